@@ -1,0 +1,192 @@
+"""Run benchmarks from the command line.
+
+    python -m tabiced.bench macrodata --pack macrodata_dev.npz --device cuda --options n_views=4
+    python -m tabiced.bench adbench --data FOLDER --methods ours KNN ECOD
+    python -m tabiced.bench density --methods ours KDE GMM-BIC kNN
+    python -m tabiced.bench page
+
+Methods: `ours` is the estimator `ICED` with its defaults (or `--options`), `network` the bare
+network in one pass, which is what to watch while training; `baselines` stands for all the others.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tabiced._extras import MissingExtraError
+from tabiced.bench import adbench, density, macrodata, ours, speed, summary
+from tabiced.bench.methods import Method, pick
+from tabiced.bench.results import Results, describe_machine, note_machine
+from tabiced.bench.tasks import detect
+
+RESULTS = Path("benchmarks/results")
+COMMANDS = {
+    "macrodata": "anomaly detection on a pack of real tables",
+    "adbench": "ADBench, both settings, the paper's protocol",
+    "pack": "put the ADBench tasks of some seeds into one file",
+    "density": "tables with known log-density",
+    "speed": "time to fit a context and score queries, over rows and columns",
+    "page": "write docs/benchmarks.md from the stored results",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = build_parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (MissingExtraError, FileNotFoundError) as error:
+        sys.exit(f"error: {error}")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tabiced.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(required=True, metavar="BENCHMARK")
+    command = {name: subparsers.add_parser(name, help=text) for name, text in COMMANDS.items()}
+
+    command["macrodata"].add_argument("--pack", required=True, help="npz file with the tables")
+    command["macrodata"].add_argument("--limit", type=int, help="so many tables, at equal steps")
+    command["macrodata"].set_defaults(run=run_macrodata)
+
+    command["adbench"].add_argument("--pack", help="npz file of the command pack, not --data")
+    command["adbench"].add_argument("--settings", nargs="+", default=adbench.SETTINGS)
+    command["adbench"].set_defaults(run=run_adbench)
+
+    command["pack"].add_argument("--out", required=True)
+    command["pack"].set_defaults(run=run_pack)
+
+    command["density"].add_argument("--suites", nargs="+", default=list(density.SUITES))
+    command["density"].add_argument("--tables", type=int, default=density.TABLES)
+    command["density"].set_defaults(run=run_density)
+
+    command["speed"].add_argument("--rows", type=int, nargs="+", default=speed.ROWS)
+    command["speed"].add_argument("--columns", type=int, nargs="+", default=speed.COLUMNS)
+    command["speed"].add_argument("--repeats", type=int, default=speed.REPEATS)
+    command["speed"].set_defaults(run=run_speed)
+
+    command["page"].add_argument("--results", type=Path, default=RESULTS)
+    command["page"].add_argument("--out", type=Path, default=Path("docs/benchmarks.md"))
+    command["page"].set_defaults(run=run_page)
+
+    for name in ("adbench", "pack"):
+        _add_tasks(command[name])
+    for name in ("macrodata", "adbench", "density", "speed"):
+        _add_methods(command[name], name)
+    return parser
+
+
+def _add_methods(command: argparse.ArgumentParser, name: str) -> None:
+    command.add_argument("--methods", nargs="+", default=["ours"])
+    command.add_argument("--options", nargs="+", default=[], metavar="NAME=VALUE")
+    command.add_argument("--weights", help="JSON card of other weights than the shipped ones")
+    command.add_argument("--device", default="cpu")
+    command.add_argument("--out", type=Path, default=RESULTS / f"{name}.csv")
+    command.add_argument("--force", action="store_true", help="measure again what is stored")
+    command.add_argument("--quiet", action="store_true", help="print the means only")
+
+
+def _add_tasks(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", default=os.environ.get("TABICED_DATA"), help="folder of tables")
+    command.add_argument("--seeds", type=int, nargs="+", default=adbench.SEEDS)
+    command.add_argument("--tables", type=int, nargs="+", help="indices of the tables, e.g. 14 45")
+    command.add_argument("--no-resample", action="store_true", help="leave small tables small")
+
+
+def choose(options: argparse.Namespace, baselines: dict[str, Method]) -> list[Method]:
+    """Return the methods named on the command line; weights are read only if one needs them."""
+    chosen: list[Method] = []
+    for name in options.methods:
+        if name == "ours":
+            given = ours.parse_options(options.options)
+            chosen.append(ours.estimator(given, options.weights, options.device))
+        elif name == "network":
+            chosen.append(ours.bare_network(None, options.weights, options.device))
+        elif name == "baselines":
+            chosen += baselines.values()
+        else:
+            chosen += pick([name], baselines)
+    return chosen
+
+
+def finish(
+    options: argparse.Namespace, methods: list[Method], results: Results, lines: list[str]
+) -> None:
+    """Sort the file, note the machine and print the means."""
+    results.sort()
+    machine = describe_machine(options.device)
+    note_machine(options.out, [" ".join(filter(None, m.key.values())) for m in methods], machine)
+    print("\n".join(lines))
+
+
+def reporter(quiet: bool) -> Callable[[str], None] | None:
+    start = time.perf_counter()
+
+    def report(line: str) -> None:
+        print(f"{time.perf_counter() - start:7.1f} s  {line}", file=sys.stderr, flush=True)
+
+    return None if quiet else report
+
+
+def run_macrodata(options: argparse.Namespace) -> None:
+    methods, results = choose(options, macrodata.BASELINES), macrodata.open_results(options.out)
+    with np.load(options.pack) as pack:
+        tasks = macrodata.tasks(pack, options.limit)
+        detect(tasks, methods, results, options.force, reporter(options.quiet))
+    finish(options, methods, results, summary.macrodata_lines(results.rows(), tasks, methods))
+
+
+def run_adbench(options: argparse.Namespace) -> None:
+    methods, results = choose(options, adbench.BASELINES), adbench.open_results(options.out)
+    if options.pack:
+        tasks = adbench.pack_tasks(options.pack, options.seeds, options.settings, options.tables)
+    else:
+        tasks = adbench.folder_tasks(
+            _folder(options), options.seeds, options.settings, _protocol(options), options.tables
+        )
+    detect(tasks, methods, results, options.force, reporter(options.quiet))
+    finish(options, methods, results, summary.adbench_lines(results.rows(), methods))
+
+
+def run_pack(options: argparse.Namespace) -> None:
+    adbench.write_pack(
+        _folder(options), options.out, options.seeds, _protocol(options), options.tables
+    )
+
+
+def _folder(options: argparse.Namespace) -> str:
+    if not options.data:
+        raise SystemExit("give the folder of the ADBench tables with --data or TABICED_DATA")
+    return options.data
+
+
+def _protocol(options: argparse.Namespace) -> str:
+    return "no-resample" if options.no_resample else "paper"
+
+
+def run_density(options: argparse.Namespace) -> None:
+    methods, results = choose(options, density.BASELINES), density.open_results(options.out)
+    density.estimate(
+        options.suites, methods, results, options.tables, options.force, reporter(options.quiet)
+    )
+    finish(options, methods, results, summary.density_lines(results.rows(), methods))
+
+
+def run_speed(options: argparse.Namespace) -> None:
+    methods, results = choose(options, density.BASELINES), speed.open_results(options.out)
+    grid = [(rows, columns) for rows in options.rows for columns in options.columns]
+    speed.measure(grid, methods, results, options.repeats, options.force, reporter(options.quiet))
+    finish(options, methods, results, summary.speed_lines(results.rows()))
+
+
+def run_page(options: argparse.Namespace) -> None:
+    from tabiced.bench.page import write_page
+
+    write_page(options.results, options.out)

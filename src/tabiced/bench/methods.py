@@ -1,0 +1,36 @@
+"""What a benchmark measures: a name and a function, and the registry of names."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+Score = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+"""(context, query, seed) -> one number per query row, higher = more typical"""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to score query rows against a context.
+
+    `log_density` is given where the method estimates log p(x) in nats, in the units of the input.
+    `options` and `weights` tell apart results of the same method with other settings or weights.
+    """
+
+    name: str
+    score: Score
+    log_density: Score | None = None
+    options: str = ""
+    weights: str = ""
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {"method": self.name, "options": self.options, "weights": self.weights}
+
+
+def pick(names: list[str], registry: Mapping[str, Method]) -> list[Method]:
+    """Return the methods of these names."""
+    unknown = [name for name in names if name not in registry]
+    if unknown:
+        raise SystemExit(f"unknown method {', '.join(unknown)}; choose from {', '.join(registry)}")
+    return [registry[name] for name in names]

@@ -1,0 +1,116 @@
+"""Store results as CSV files to which interrupted runs return."""
+
+import csv
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+Row = dict[str, str]
+
+
+class Results:
+    """A benchmark's rows in a CSV file: `key` columns say what was measured, the others how well.
+
+    A row is on disk as soon as `add` returns. A row with the key of an earlier one replaces it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], key: Sequence[str], values: Sequence[str]):
+        self.path, self.key, self.fields = Path(path), tuple(key), (*key, *values)
+        self._rows = self._read()
+
+    def _read(self) -> dict[tuple[str, ...], Row]:
+        rows = {}
+        for row in read_csv(self.path) if self.path.exists() else []:
+            if tuple(row) != self.fields:
+                raise ValueError(
+                    f"{self.path} has the columns {', '.join(row)}; expected "
+                    f"{', '.join(self.fields)}. Choose another --out file."
+                )
+            rows[self._identity(row)] = row
+        return rows
+
+    def _identity(self, row: Mapping[str, object]) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in self.key)
+
+    def __contains__(self, key: Mapping[str, object]) -> bool:
+        return self._identity(key) in self._rows
+
+    def get(self, key: Mapping[str, object]) -> Row | None:
+        return self._rows.get(self._identity(key))
+
+    def rows(self) -> list[Row]:
+        return list(self._rows.values())
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Write the row; numbers are stored with seven digits."""
+        text = {name: _text(row[name]) for name in self.fields}
+        replaces = self._identity(text) in self._rows
+        self._rows[self._identity(text)] = text
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if replaces:
+            self._rewrite()
+            return
+        new = not self.path.exists()
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, self.fields, lineterminator="\n")
+            if new:
+                writer.writeheader()
+            writer.writerow(text)
+
+    def sort(self) -> None:
+        """Put the file into a fixed order, so that reruns give small differences."""
+        self._rewrite(in_order=True)
+
+    def _rewrite(self, in_order: bool = False) -> None:
+        self._rows = self._read() | self._rows  # another run may have added rows meanwhile
+        if in_order:
+            self._rows = dict(
+                sorted(self._rows.items(), key=lambda item: [*map(_natural, item[0])])
+            )
+        draft = self.path.with_suffix(".tmp")
+        with draft.open("w", newline="") as file:
+            writer = csv.DictWriter(file, self.fields, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self._rows.values())
+        draft.replace(self.path)
+
+
+def _natural(text: str) -> tuple[float, str]:
+    return (float(text), "") if text.isdigit() else (float("inf"), text)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.7g}"
+    return str(value)
+
+
+def number(text: str) -> float:
+    """Read a stored number; an empty cell (the method failed) is NaN."""
+    return float(text) if text else float("nan")
+
+
+def read_csv(path: str | os.PathLike[str]) -> list[Row]:
+    with Path(path).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def describe_machine(device: str = "cpu") -> str:
+    """Say in one line what kind of machine a result came from, without naming it."""
+    import torch
+
+    parts = [f"{os.cpu_count()} {platform.machine()} cores", platform.system()]
+    if device.startswith("cuda"):
+        parts.append(torch.cuda.get_device_name(device))
+    parts += [f"Python {platform.python_version()}", f"torch {torch.__version__}"]
+    return ", ".join(parts)
+
+
+def note_machine(path: str | os.PathLike[str], labels: Iterable[str], machine: str) -> None:
+    """Remember beside a results file on which machine each method was last run."""
+    side = Path(path).with_suffix(".machines.json")
+    known = json.loads(side.read_text()) if side.exists() else {}
+    known.update({label: machine for label in labels})
+    side.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")

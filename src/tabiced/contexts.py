@@ -1,0 +1,195 @@
+"""Read contexts with the network and score rows against them: views, tiles and a memory budget."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tabiced.model import Context, Network, NetworkConfig
+from tabiced.weights import load_network
+
+Weights = Network | str | os.PathLike[str] | None
+
+# Small tiles answer single rows sooner, large ones fill the processor.
+TILE_ROWS = {"cpu": 128, "cuda": 2048}
+
+
+def network_on(weights: Weights, device: str) -> Network:
+    """Return the network that `weights` means, on a device."""
+    if isinstance(weights, Network):
+        here = next(weights.parameters()).device
+        return weights if here == torch.device(device) else copy.deepcopy(weights).to(device)
+    return _loaded(None if weights is None else os.fspath(weights), device)
+
+
+@lru_cache(maxsize=2)
+def _loaded(path: str | None, device: str) -> Network:
+    network = load_network(path)
+    # The loaded network is shared: another device gets its own copy.
+    return network if device == "cpu" else copy.deepcopy(network).to(device)
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to show a table to the network: some columns, and how they are told apart."""
+
+    columns: np.ndarray
+    order: Tensor | None = None
+
+
+def make_views(
+    blocks: list[np.ndarray], limit: int, rounds: int, generator: np.random.Generator
+) -> list[View]:
+    """Show all columns in every round; where they are more than `limit`, in several random parts.
+
+    Columns that encode one column of the table stay together.
+    """
+    blocks = [block for block in blocks if len(block)]
+    width = sum(len(block) for block in blocks)
+    if width <= limit:
+        orders = [torch.from_numpy(generator.permutation(limit)) for _ in range(rounds - 1)]
+        return [View(np.arange(width), order) for order in (None, *orders)]
+    size = -(-width // -(-width // limit))  # as few parts as possible, of equal size
+    views = []
+    for _ in range(rounds):
+        part: list[np.ndarray] = []
+        for i in generator.permutation(len(blocks)):
+            if sum(map(len, part)) + len(blocks[i]) > size:
+                views.append(View(np.sort(np.concatenate(part))))
+                part = []
+            part.append(blocks[i])
+        views.append(View(np.sort(np.concatenate(part))))
+    return views
+
+
+def tile_rows(config: NetworkConfig, device: str, context: int, columns: int, memory: int) -> int:
+    """Choose how many rows to score at once, within `memory` bytes.
+
+    The context alone decides, never the queries. Numbers held per row: distances to the context
+    rows, the row's cells in a block, its token.
+    """
+    cells = (columns + config.class_tokens) * config.cell_width
+    numbers = 16 * context + 12 * cells + 8 * config.width
+    most = TILE_ROWS["cuda" if device.startswith("cuda") else "cpu"]
+    return int(np.clip(memory // (4 * numbers), 8, most))
+
+
+class Reader:
+    """A network, the views it is shown, and the memory it may use."""
+
+    def __init__(
+        self,
+        weights: Weights,
+        device: str,
+        views: list[View],
+        counted: np.ndarray,
+        tile: int,
+        memory: int,
+    ):
+        """Score `tile` rows at once; keep contexts of up to `memory` bytes in all."""
+        self.weights, self.device, self.views, self.counted = weights, device, views, counted
+        self.tile, self.memory, self.used = tile, memory, 0
+        self.verbose = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "used": 0}
+        state.pop("network", None)  # found again by its weights
+        return state
+
+    @cached_property
+    def network(self) -> Network:
+        return network_on(self.weights, self.device)
+
+    def admit(self, nbytes: int) -> bool:
+        """Tell whether a context of this size may be kept."""
+        fits = self.used + nbytes <= self.memory
+        self.used += nbytes if fits else 0
+        return fits
+
+
+class Reading:
+    """Context rows as the network has read them, one context per view.
+
+    Contexts that exceed the reader's budget are read again whenever they are needed.
+    """
+
+    def __init__(self, reader: Reader, rows: np.ndarray):
+        """Take context rows (n, width); nothing is read before it is needed."""
+        self.reader = reader
+        # The network compares rows with each other: a single one is shown twice.
+        self.rows = rows if len(rows) > 1 else np.repeat(rows, 2, 0)
+        self.kept: dict[int, Context] = {}
+        self.level: tuple[float, float] | None = None
+
+    def contexts(self) -> Iterator[tuple[View, Context]]:
+        """Yield every view with its context."""
+        for i, view in enumerate(self.reader.views):
+            context = self.kept.get(i)
+            if context is None:
+                context = self._read(view)
+                if self.reader.admit(context.nbytes):
+                    self.kept[i] = context
+            yield view, context
+
+    def _read(self, view: View) -> Context:
+        counted = torch.from_numpy(self.reader.counted[view.columns])
+        rows = torch.from_numpy(self.rows[:, view.columns]).to(self.reader.device)
+        # Not inference mode: gradients with respect to queries may be wanted from this context.
+        with torch.no_grad():
+            return self.reader.network.read(rows[None], counted, view.order)
+
+    def percentiles(self) -> tuple[float, float]:
+        """Return the 10th and 90th percentile of the context's own log-density."""
+        if self.level is None:
+            levels = [context.percentiles[0].double().cpu() for _, context in self.contexts()]
+            low, high = torch.stack(levels).mean(0).tolist()
+            self.level = low, high
+        return self.level
+
+    def energy(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
+        """Return the energies (m,) of rows (m, width), the mean over the views.
+
+        Tiles always have the same shape, so that a row's energy does not depend, to the last bit,
+        on how many rows come along. Rows that are only ever scored `together` need no padding.
+        """
+        reader = self.reader
+        tile = min(reader.tile, max(1, len(rows))) if together else reader.tile
+        out = np.zeros(len(rows))
+        if len(rows) == 0:
+            return out
+        rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % tile, 0)])
+        starts = range(0, len(rows), tile)
+        for view, context in self.contexts():
+            parts = []
+            with torch.inference_mode():
+                for i in progress(starts, "scoring", reader.verbose):
+                    part = torch.from_numpy(rows[i : i + tile, view.columns]).to(reader.device)
+                    parts.append(reader.network.energy(context, part[None])[0])
+                out += torch.cat(parts).double().cpu().numpy()[: len(out)]
+        return out / len(reader.views)
+
+
+def progress(steps: Sequence[int], label: str, shown: bool) -> Iterator[int]:
+    """Go through the steps; if `shown`, draw a bar on stderr once they take over a second."""
+    began, drawn = time.monotonic(), 0.0
+    for done, step in enumerate(steps, start=1):
+        yield step
+        now = time.monotonic()
+        if shown and now - began > 1 and (now - drawn > 0.2 or done == len(steps)):
+            drawn = now
+            share = done / len(steps)
+            left = (now - began) * (1 / share - 1)
+            bar = "#" * round(30 * share)
+            print(f"\r{label} [{bar:<30}] {share:4.0%} {left:5.0f} s", end="", file=sys.stderr)
+    if drawn:
+        print(file=sys.stderr)

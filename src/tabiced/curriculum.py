@@ -1,0 +1,232 @@
+"""Draw training batches: table sizes that grow with progress, tables from the prior, rows described.
+
+Tables are drawn in rounds: a few shapes, several batches of each, shuffled. One big draw costs hardly more
+launches than a small one, so the generator takes a small share of the step time. A round is a function of
+the generator's state at its start, which is what makes an interrupted run continue exactly.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tabiced.loss import Targets, make_targets
+from tabiced.model import Description, Rows
+from tabiced.prior import Prior
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Ranges of table sizes; rows are drawn log-uniformly, columns uniformly."""
+
+    columns: tuple[int, int]
+    rows: tuple[int, int]
+    queries: int
+    tail: float = 0.0  # share of shapes that stretch to TAIL_COLUMNS or TAIL_ROWS
+
+
+TAIL_COLUMNS, TAIL_ROWS = 128, 5000
+
+STAGES = {
+    "small": Stage((2, 10), (64, 400), 128),
+    "medium": Stage((2, 26), (100, 1000), 192),
+    "large": Stage((2, 50), (200, 2000), 256, tail=0.06),
+    "toy": Stage((2, 4), (40, 80), 32),
+}
+
+CURRICULA: dict[str, list[tuple[float, str]]] = {
+    # (progress at which the stage ends, stage)
+    "full": [(0.3, "small"), (0.6, "medium"), (1.0, "large")],
+    "large": [(1.0, "large")],
+    "mixed": [(0.15, "small"), (0.4, "medium"), (1.0, "large")],
+    "toy": [(1.0, "toy")],
+}
+
+
+@dataclass
+class Batch:
+    """Tables of one shape, described and with their targets."""
+
+    context: Rows
+    query: Rows
+    column_key: Tensor  # B d
+    targets: Targets
+    code_order: Tensor  # max_columns: which codes name the columns
+
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors in a fixed order."""
+        t = self.targets
+        rows = (
+            self.context.cells,
+            self.context.statistics,
+            self.query.cells,
+            self.query.statistics,
+        )
+        return [*rows, self.column_key, t.energy, t.level, self.code_order]
+
+    def clone(self) -> Batch:
+        return Batch(
+            Rows(self.context.cells.clone(), self.context.statistics.clone()),
+            Rows(self.query.cells.clone(), self.query.statistics.clone()),
+            self.column_key.clone(),
+            Targets(self.targets.energy.clone(), self.targets.level.clone(), self.targets.columns),
+            self.code_order.clone(),
+        )
+
+
+# Held while tables are drawn: recording a CUDA graph meanwhile would fail.
+DRAWING = threading.Lock()
+
+Round = tuple[tuple[float, Tensor], list[Batch]]  # what it was drawn from, and its batches
+
+
+class Feed:
+    """Endless batches from weighted priors; `state` and `load_state` continue the stream exactly.
+
+    On a GPU the next round is drawn by a thread on a stream of its own while this one is trained on.
+    """
+
+    def __init__(
+        self,
+        priors: list[tuple[float, Prior]],
+        curriculum: str,
+        *,
+        device: torch.device,
+        seed: int,
+        max_columns: int,
+        row_budget: int = 20_000,
+        cell_budget: int = 400_000,
+        shapes: int = 6,
+        repeats: int = 8,
+        shapes_per_stage: int = 32,
+        feature_dtype: torch.dtype = torch.float32,
+    ):
+        self.priors, self.curriculum, self.device = priors, curriculum, device
+        self.max_columns, self.shapes, self.repeats = max_columns, shapes, repeats
+        self.row_budget, self.cell_budget = row_budget, cell_budget
+        self.feature_dtype = feature_dtype
+        self.shape_lists = {
+            name: _shapes(random.Random(f"{seed} {name}"), stage, shapes_per_stage)
+            for name, stage in STAGES.items()
+        }
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.round_start = (0.0, self.generator.get_state())
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.thread = ThreadPoolExecutor(1) if self.stream else None
+        self.upcoming: Future[Round] | None = None
+        self.queue: list[Batch] = []
+        self.taken = 0
+
+    def next(self, progress: float) -> Batch:
+        """Return the next batch; `progress` in [0, 1] chooses the stage when a new round begins."""
+        if self.taken == len(self.queue):
+            if self.thread is None:
+                self.round_start, self.queue = self._round(progress)
+            else:
+                ready = self.upcoming or self.thread.submit(self._round, progress)
+                self.round_start, self.queue = ready.result()
+                self.upcoming = self.thread.submit(self._round, progress)
+            self.taken = 0
+        batch = self.queue[self.taken]
+        if self.stream:
+            for tensor in batch.tensors():
+                tensor.record_stream(torch.cuda.current_stream(self.device))
+        self.taken += 1
+        return batch
+
+    def state(self) -> dict[str, Tensor]:
+        progress, generator = self.round_start
+        return {
+            "progress": torch.tensor(progress, dtype=torch.float64),
+            "generator": generator,
+            "taken": torch.tensor(self.taken),
+        }
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.generator.set_state(state["generator"].cpu())
+        self.taken = int(state["taken"])
+        if self.taken:
+            self.round_start, self.queue = self._round(float(state["progress"]))
+
+    def _round(self, progress: float) -> Round:
+        start = (progress, self.generator.get_state())
+        if self.stream is None:
+            return start, self._batches(progress)
+        with torch.cuda.stream(self.stream):
+            batches = self._batches(progress)
+        return start, batches
+
+    def _batches(self, progress: float) -> list[Batch]:
+        seed = torch.randint(2**62, (), device=self.device, generator=self.generator)
+        choose = random.Random(int(seed))
+        batches: list[Batch] = []
+        for _ in range(self.shapes):
+            n, d, m = choose.choice(self.shape_lists[self._stage(progress)])
+            with DRAWING:
+                batches += self._draw(choose, n, d, m)
+                if self.stream:
+                    self.stream.synchronize()
+        choose.shuffle(batches)
+        return batches
+
+    def _stage(self, progress: float) -> str:
+        ends = CURRICULA[self.curriculum]
+        return next((name for end, name in ends if progress < end), ends[-1][1])
+
+    def _draw(self, choose: random.Random, n: int, d: int, m: int) -> Iterator[Batch]:
+        size = int(min(self.row_budget / (n + m), self.cell_budget / ((n + m) * (d + 4)), 64))
+        size = max(2, size)
+        weights, priors = zip(*self.priors, strict=True)
+        tables = choose.choices(priors, weights)[0].draw(
+            tables=size * self.repeats,
+            context_rows=n,
+            query_rows=m,
+            columns=d,
+            device=self.device,
+            generator=self.generator,
+        )
+        description = Description(tables.context)
+        with torch.no_grad():
+            query = description(tables.query).to(self.feature_dtype)
+        context = description.context.to(self.feature_dtype)
+        targets = make_targets(tables.log_density, tables.anchors, tables.categorical, description)
+        for start in range(0, size * self.repeats, size):
+            part = slice(start, start + size)
+            order = list(range(self.max_columns))
+            choose.shuffle(order)
+            key = description.column_key[part]
+            yield Batch(
+                context[part],
+                query[part],
+                key,
+                targets[part],
+                torch.tensor(order, device=self.device),
+            )
+
+
+def _shapes(choose: random.Random, stage: Stage, count: int) -> list[tuple[int, int, int]]:
+    """Draw the (rows, columns, queries) a run uses in a stage.
+
+    A limited list, since each shape is captured as a CUDA graph once; another seed has another list.
+    """
+    shapes = []
+    for i in range(count):
+        d, n = choose.randint(*stage.columns), _log_uniform(choose, *stage.rows)
+        if i < stage.tail * count:
+            if i % 2:
+                d = choose.randint(stage.columns[1], TAIL_COLUMNS)
+            else:
+                n = _log_uniform(choose, stage.rows[1], TAIL_ROWS)
+        shapes.append((n, d, stage.queries))
+    return shapes
+
+
+def _log_uniform(choose: random.Random, low: int, high: int) -> int:
+    return round(math.exp(choose.uniform(math.log(low), math.log(high))))

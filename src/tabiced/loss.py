@@ -1,0 +1,118 @@
+"""The training objective: thresholded regression, pairwise ranking, and the level of the context.
+
+Targets are log-densities normalised so that the 10th and 90th percentile of the context's own
+log-densities (the anchors) become -1 and +1 (paper, section 3.2, target normalisation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tabiced.model import Description
+
+SMALLEST_HALF_WIDTH = 0.1  # nats: tables whose density hardly varies are not blown up further
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the terms; zero switches a term off. `paper()` is the published objective."""
+
+    regression: float = 1.0
+    ranking: float = 1.0
+    level: float = 0.2
+    band: tuple[float, float] = (-5.0, 5.0)
+    margin: float = 0.5
+    huber: float | None = 1.0
+
+    @classmethod
+    def paper(cls) -> LossConfig:
+        return cls(level=0.0, band=(-10.0, 10.0), margin=1.0, huber=None)
+
+
+@dataclass
+class Targets:
+    """Normalised targets of a batch of tables."""
+
+    energy: Tensor  # B m
+    level: Tensor  # B 2: middle per column and log half-width, as the level head predicts them
+    columns: int
+
+    def __getitem__(self, tables: slice) -> Targets:
+        return Targets(self.energy[tables], self.level[tables], self.columns)
+
+
+def make_targets(
+    log_density: Tensor, anchors: Tensor, categorical: Tensor, description: Description
+) -> Targets:
+    """Normalise log-densities (B, m) by the percentiles of the anchors (B, a)."""
+    ordered = anchors.sort(-1).values
+    last = anchors.shape[-1] - 1
+    low, high = (ordered[:, round(p * last)][:, None] for p in (0.1, 0.9))
+    half = ((high - low) / 2).clamp_min(SMALLEST_HALF_WIDTH)
+    middle = (high + low) / 2
+    cells = description.cells
+    scale = cells.scale[:, 0].log().float().masked_fill(categorical, 0.0).sum(-1)
+    level = (middle[:, 0] + scale - cells.gaussian_level) / cells.columns
+    return Targets(
+        (log_density - middle) / half,
+        torch.stack([level.clamp(-20, 20), half[:, 0].log()], -1),
+        cells.columns,
+    )
+
+
+def regression_loss(energy: Tensor, target: Tensor, config: LossConfig) -> Tensor:
+    """Fit targets inside the band; ask of those outside only to be predicted outside, with a margin.
+
+    Inside: mean of the squared (or Huber) error over the queries in the band. Outside: squared distance
+    beyond the edge plus margin, only for predictions inside the band, averaged over all queries.
+    """
+    low, high = config.band
+    inside = (target >= low) & (target <= high)
+    if config.huber is None:
+        error = (energy - target).square()
+    else:
+        error = 2 * F.huber_loss(energy, target, reduction="none", delta=config.huber)
+    fit = torch.where(inside, error, 0.0).sum(-1) / inside.sum(-1).clamp_min(1)
+    below = (target < low) & (energy > low)
+    above = (target > high) & (energy < high)
+    tail = torch.where(below, (energy - low + config.margin).square(), 0.0)
+    tail = tail + torch.where(above, (high + config.margin - energy).square(), 0.0)
+    return (fit + tail.mean(-1)).mean()
+
+
+def ranking_loss(energy: Tensor, target: Tensor) -> Tensor:
+    """Mean of log(1 + exp(-(e_j - e_k))) over the pairs with target_j > target_k."""
+    difference = energy[:, :, None] - energy[:, None]  # B m m
+    ordered = target[:, :, None] > target[:, None]
+    total = torch.where(ordered, F.softplus(-difference), 0.0).sum((1, 2))
+    return (total / ordered.sum((1, 2)).clamp_min(1)).mean()
+
+
+def level_loss(level: Tensor, targets: Targets) -> Tensor:
+    """Huber errors of the middle (per square root of a column) and of the log half-width."""
+    middle = (level[:, 0] - targets.level[:, 0]) * targets.columns**0.5
+    width = level[:, 1] - targets.level[:, 1]
+    return F.huber_loss(middle, torch.zeros_like(middle)) + F.huber_loss(
+        width, torch.zeros_like(width)
+    )
+
+
+def total_loss(
+    energy: Tensor, level: Tensor, targets: Targets, config: LossConfig
+) -> dict[str, Tensor]:
+    """Return the terms by name and their weighted sum as `total`."""
+    terms = {
+        "regression": regression_loss(energy, targets.energy, config),
+        "ranking": ranking_loss(energy, targets.energy),
+        "level": level_loss(level, targets),
+    }
+    weights = {"regression": config.regression, "ranking": config.ranking, "level": config.level}
+    terms["total"] = sum(
+        (weights[name] * value for name, value in terms.items() if weights[name]),
+        start=torch.zeros((), device=energy.device),
+    )
+    return terms

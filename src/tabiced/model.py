@@ -1,0 +1,321 @@
+"""The network: cells -> rows -> context -> energy.
+
+    context = network.read(X)            # (B, n, d): statistics, keys and values, computed once
+    energy = network.energy(context, Q)  # (B, m, d) -> (B, m): each row by itself, differentiable in Q
+
+Training, cached scoring and gradients all go through `describe_context`, `encode`, `energy_of` below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tabiced.cells import CELL_FEATURES, CELL_SUMMARIES, Cells, Marginals, soften
+from tabiced.neighbours import STATISTICS, Neighbours
+
+ROW_STATISTICS = STATISTICS + CELL_SUMMARIES
+ROW_FEATURES = 5 * ROW_STATISTICS + 6  # a multiple of 8 suits matrix units
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Sizes of the network. The defaults are the shipped one's."""
+
+    cell_width: int = 128
+    class_tokens: int = 4
+    row_layers: int = 3
+    row_heads: int = 2
+    layers: int = 12
+    heads: int = 4
+    feed_forward: int = 1024
+    head_width: int = 1024
+    max_columns: int = 128
+
+    @property
+    def width(self) -> int:
+        return self.cell_width * self.class_tokens
+
+    @classmethod
+    def tiny(cls) -> NetworkConfig:
+        """Return a size that trains on a CPU in seconds, for tests."""
+        return cls(16, 4, 2, 2, 2, 2, 64, 64, 128)
+
+    def to_dict(self) -> dict[str, int]:
+        return dataclasses.asdict(self)
+
+
+@dataclass
+class Rows:
+    """Rows described relative to a context, ready for the network."""
+
+    cells: Tensor  # B N d CELL_FEATURES
+    statistics: Tensor  # B N ROW_FEATURES
+
+    def to(self, dtype: torch.dtype) -> Rows:
+        return Rows(self.cells.to(dtype), self.statistics.to(dtype))
+
+    def __getitem__(self, tables: slice) -> Rows:
+        return Rows(self.cells[tables], self.statistics[tables])
+
+
+class Description:
+    """All parameter-free statistics of a context (B, n, d), NaN = missing."""
+
+    def __init__(self, context: Tensor):
+        with torch.autocast(context.device.type, enabled=False), torch.no_grad():
+            self.rows = context.shape[1]
+            self.cells = Cells(context)
+            cells, standard, white, summaries = self.cells(context)
+            self.neighbours = Neighbours(standard, white)
+            near = self.neighbours(standard, white, leave_one_out=True)
+            raw = torch.cat([near, summaries], -1)  # B n ROW_STATISTICS
+            ordered = raw.sort(1).values
+            n = self.rows
+            low, self.middle, high = (
+                ordered[:, round(p * (n - 1))][:, None] for p in (0.25, 0.5, 0.75)
+            )
+            self.spread = (high - low).clamp_min(1e-2)
+            self.marginals = Marginals(self._relative(raw))
+            self.context = Rows(cells, self._row_features(raw))
+
+    @property
+    def column_key(self) -> Tensor:
+        return self.cells.column_key
+
+    def _relative(self, raw: Tensor) -> Tensor:
+        return ((raw - self.middle) / self.spread).clamp(-1e4, 1e4)
+
+    def _row_features(self, raw: Tensor) -> Tensor:
+        relative = self._relative(raw)
+        rank, near, _, _ = self.marginals(relative)
+        level = torch.cat([self.middle, self.spread.log()], -1).clamp(-12, 12) / 3
+        log_n, log_d = math.log(self.rows), math.log(self.cells.columns)
+        ratio = log_n - log_d
+        size = torch.tensor(
+            [log_n / 3 - 2, log_d - 2.5, ratio / 3 - 1, 1 / log_n, 1 / self.cells.columns, 1.0]
+        )
+        constant = torch.cat([level, size.to(level).expand(level.shape[0], 1, len(size))], -1)
+        return torch.cat(
+            [
+                soften(relative),
+                (rank - 0.5) * 3.4,
+                0.5 * (near - 1.5).clamp(-8, 12),
+                constant.expand(-1, raw.shape[1], -1),
+            ],
+            -1,
+        )
+
+    def __call__(self, query: Tensor) -> Rows:
+        """Describe query rows (B, m, d)."""
+        with torch.autocast(query.device.type, enabled=False):
+            cells, standard, white, summaries = self.cells(query)
+            raw = torch.cat([self.neighbours(standard, white), summaries], -1)
+            return Rows(cells, self._row_features(raw))
+
+
+class Norm(nn.Module):
+    """Root-mean-square normalisation with a learned gain."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-6)
+
+
+class Block(nn.Module):
+    """Weights of one attention and feed-forward layer; the functions below say what they do."""
+
+    def __init__(self, width: int, heads: int, feed_forward: int):
+        super().__init__()
+        self.heads = heads
+        self.norm, self.norm2 = Norm(width), Norm(width)
+        self.q = nn.Linear(width, width, bias=False)
+        self.kv = nn.Linear(width, 2 * width, bias=False)
+        self.q_norm, self.k_norm = Norm(width // heads), Norm(width // heads)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
+        for last in (self.out.weight, self.down.weight, self.down.bias):
+            nn.init.zeros_(last)
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # B S width -> B heads S width/heads
+
+
+def queries(block: Block, x: Tensor, scale: Tensor | None = None) -> Tensor:
+    q = block.q_norm(_split(block.q(block.norm(x)), block.heads))
+    return q if scale is None else q * scale.to(q.dtype)
+
+
+def keys_values(block: Block, x: Tensor) -> tuple[Tensor, Tensor]:
+    k, v = block.kv(block.norm(x)).chunk(2, -1)
+    return block.k_norm(_split(k, block.heads)), _split(v, block.heads)
+
+
+def finish(block: Block, x: Tensor, attended: Tensor) -> Tensor:
+    x = x + block.out(attended.transpose(1, 2).flatten(2))
+    return x + block.down(F.gelu(block.up(block.norm2(x))))
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend with (B, heads, S, width); GPU kernels take at most 65,535 tables at once."""
+    limit = 65_535
+    if q.shape[0] <= limit:
+        return F.scaled_dot_product_attention(q, k, v)
+    parts = zip(q.split(limit), k.split(limit), v.split(limit), strict=True)
+    return torch.cat([F.scaled_dot_product_attention(*part) for part in parts])
+
+
+@dataclass
+class Operations:
+    """The functions of a block, replaceable by faster ones for training."""
+
+    queries: Callable[..., Any] = queries
+    keys_values: Callable[..., Any] = keys_values
+    finish: Callable[..., Any] = finish
+    attend_cells: Callable[..., Tensor] = attend
+
+
+@dataclass
+class Context:
+    """A context that has been read: everything later queries need."""
+
+    description: Description
+    memory: list[tuple[Tensor, Tensor]]  # keys and values of each layer, B heads n width/heads
+    percentiles: Tensor  # B 2: 10th and 90th percentile of the context's log-density, in nats
+    names: Tensor  # B d cell_width: what tells a column from the others
+
+    @property
+    def nbytes(self) -> int:
+        return sum(k.nbytes + v.nbytes for k, v in self.memory)
+
+
+class Network(nn.Module):
+    """In-context density estimator: energies of query rows given context rows."""
+
+    def __init__(self, config: NetworkConfig | None = None):
+        super().__init__()
+        self.config = c = config or NetworkConfig()
+        width = c.width
+        self.operations = Operations()
+        self.cell = nn.Sequential(
+            nn.Linear(CELL_FEATURES, c.cell_width), nn.GELU(), nn.Linear(c.cell_width, c.cell_width)
+        )
+        generator = torch.Generator().manual_seed(0)
+        codes = torch.randn(c.max_columns, c.cell_width, generator=generator)
+        self.codes: Tensor
+        self.register_buffer("codes", codes)
+        self.name = nn.Linear(c.cell_width, c.cell_width, bias=False)
+        self.classes = nn.Parameter(0.1 * torch.randn(c.class_tokens, c.cell_width))
+        self.row_blocks = nn.ModuleList(
+            Block(c.cell_width, c.row_heads, 2 * c.cell_width) for _ in range(c.row_layers)
+        )
+        self.row_norm = Norm(c.cell_width)
+        self.mix = nn.Linear(width, width)
+        self.statistics = nn.Sequential(
+            nn.Linear(ROW_FEATURES, width), nn.GELU(), nn.Linear(width, width)
+        )
+        self.blocks = nn.ModuleList(Block(width, c.heads, c.feed_forward) for _ in range(c.layers))
+        # How much sharper attention gets as the context grows, per layer and head.
+        self.sharpen = nn.Parameter(torch.zeros(c.layers, c.heads))
+        self.energy_norm, self.level_norm = Norm(width), Norm(width)
+        self.energy_head = nn.Sequential(
+            nn.Linear(width, c.head_width), nn.GELU(), nn.Linear(c.head_width, 1)
+        )
+        self.level_head = nn.Sequential(nn.Linear(width, 256), nn.GELU(), nn.Linear(256, 2))
+
+    # ---- the two halves of the forward path, on described rows
+
+    def encode(self, rows: Rows, names: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+        """Run the context through all layers; return keys and values per layer, and the level (B, 2).
+
+        The level is the middle and the log half-width of the interval between the 10th and the 90th
+        percentile of the context's log-density, relative to a Gaussian with the context's covariance.
+        """
+        x = self._tokens(rows, names)  # B n width
+        memory = []
+        for i, block in enumerate(self.blocks):
+            k, v = self.operations.keys_values(block, x)
+            memory.append((k, v))
+            q = self.operations.queries(block, x, self._sharpness(i, x.shape[1]))
+            x = self.operations.finish(block, x, attend(q, k, v))
+        return memory, self.level_head(self.level_norm(x).mean(1)).float()
+
+    def energy_of(self, rows: Rows, names: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """Run query rows through all layers against the context's memory; return energies (B, m)."""
+        x = self._tokens(rows, names)  # B m width
+        for i, (block, (k, v)) in enumerate(zip(self.blocks, memory, strict=True)):
+            q = self.operations.queries(block, x, self._sharpness(i, k.shape[2]))
+            x = self.operations.finish(block, x, attend(q, k, v))
+        return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
+
+    def column_names(self, column_key: Tensor, order: Tensor | None = None) -> Tensor:
+        """Give each column (B, d) a code by the rank of its key, so that column order does not matter.
+
+        `order` (max_columns,) permutes the codes: another, equally good way to tell columns apart.
+        """
+        rank = column_key.argsort(-1).argsort(-1)
+        if order is not None:
+            rank = order.to(rank.device)[rank]
+        return self.name(self.codes[rank])  # B d cell_width
+
+    def _sharpness(self, layer: int, rows: int) -> Tensor:
+        return (1 + self.sharpen[layer] * (math.log(rows) - math.log(600)))[:, None, None]
+
+    def _tokens(self, rows: Rows, names: Tensor) -> Tensor:
+        """Attend over each row's cells and concatenate its class tokens: (B, N, d, F) -> (B, N, width)."""
+        batch, n, d, _ = rows.cells.shape
+        x = self.cell(rows.cells) + names[:, None]
+        classes = self.classes.to(x.dtype).expand(batch, n, -1, -1)
+        x = torch.cat([classes, x.to(classes.dtype)], 2).flatten(0, 1)  # B*N c+d cell_width
+        for i, block in enumerate(self.row_blocks):
+            k, v = self.operations.keys_values(block, x)
+            if i == len(self.row_blocks) - 1:  # only the class tokens are read afterwards
+                x = x[:, : self.config.class_tokens].contiguous()
+            attended = self.operations.attend_cells(self.operations.queries(block, x), k, v)
+            x = self.operations.finish(block, x, attended)
+        token = self.mix(self.row_norm(x).reshape(batch, n, -1))
+        return token + self.statistics(rows.statistics.to(token.dtype))
+
+    # ---- from values to energies
+
+    def read(
+        self, context: Tensor, categorical: Tensor | None = None, order: Tensor | None = None
+    ) -> Context:
+        """Read context rows (B, n, d), NaN = missing.
+
+        `categorical` (d,) marks columns whose values are counted, not measured; it matters for the
+        percentiles alone. `order` is passed on to `column_names`.
+        """
+        description = Description(context)
+        names = self.column_names(description.column_key, order)
+        memory, level = self.encode(description.context, names)
+        return Context(
+            description, memory, self.percentiles(description, level, categorical), names
+        )
+
+    def energy(self, context: Context, query: Tensor) -> Tensor:
+        """Return the energies (B, m) of query rows (B, m, d), NaN = missing, each row by itself."""
+        return self.energy_of(context.description(query), context.names, context.memory)
+
+    def percentiles(
+        self, description: Description, level: Tensor, categorical: Tensor | None = None
+    ) -> Tensor:
+        """Turn the level head's output into percentiles (B, 2) in nats and in the columns' units."""
+        cells = description.cells
+        scale = cells.scale[:, 0].log().float()  # B d
+        if categorical is not None:
+            scale = scale.masked_fill(categorical.to(scale.device), 0.0)
+        middle = cells.gaussian_level + level[:, 0] * cells.columns - scale.sum(-1)
+        half = level[:, 1].exp()
+        return torch.stack([middle - half, middle + half], -1)

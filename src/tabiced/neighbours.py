@@ -1,0 +1,73 @@
+"""Describe every row by its distances to the context rows.
+
+Nearest-neighbour distances and kernel sums are what classical estimators know; the network starts from
+them and learns the corrections. Context rows are described as if they were not in the context. Exact
+copies of a row are counted but are no neighbours: copies tell how a table was sampled, not how dense it
+is, unless the table is discrete, and the network can see that.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+NEIGHBOURS = (1, 5, 20)
+BANDWIDTHS = (1.0, 0.35)  # multiples of Scott's rule
+STATISTICS = 2 * (len(NEIGHBOURS) + len(BANDWIDTHS)) + 1
+CHUNK_ENTRIES = 2**27  # entries of the distance matrix held at once
+COPY_TOLERANCE = 1e-6  # squared distance per column, relative to the rows' own size
+FAR = 1e4
+
+
+class Neighbours:
+    """Distances from rows to the context, in standardised and in whitened coordinates."""
+
+    def __init__(self, standard: Tensor, white: Tensor):
+        """Remember the context rows (B, n, d) in both coordinate systems."""
+        self.spaces = (standard, white)
+
+    def __call__(self, standard: Tensor, white: Tensor, leave_one_out: bool = False) -> Tensor:
+        """Describe rows (B, N, d), given in both coordinate systems, by STATISTICS numbers each.
+
+        With `leave_one_out` the rows are the context rows themselves, in the same order.
+        """
+        batch, n, _ = self.spaces[0].shape
+        step = max(1, CHUNK_ENTRIES // (batch * n))
+        parts = []
+        for start in range(0, standard.shape[1], step):
+            own = start if leave_one_out else None
+            chunks = [rows[:, start : start + step] for rows in (standard, white)]
+            measured = [_measure(*pair, own) for pair in zip(chunks, self.spaces, strict=True)]
+            copies = torch.log1p(measured[0][1])[..., None] / math.log(n + 1)
+            parts.append(torch.cat([measured[0][0], measured[1][0], copies], -1))
+        return torch.cat(parts, 1)
+
+
+def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tensor]:
+    """Log neighbour distances and log kernel sums (B, N, 5), and the number of exact copies (B, N).
+
+    `own` is the position of the first row in the context when the rows are context rows.
+    """
+    n, d = space.shape[1:]
+    size = rows.square().sum(-1, keepdim=True) + space.square().sum(-1)[:, None]  # B N n
+    squared = (size - 2 * rows @ space.mT).clamp_min(0.0) / d
+    copy = squared.detach() <= COPY_TOLERANCE * (1 + size.detach() / d)
+    copies = copy.sum(-1)
+    others = n
+    if own is not None:
+        index = torch.arange(rows.shape[1], device=rows.device)
+        copy[:, index, index + own] = True
+        copies = (copies - 1).clamp_min(0)
+        others = max(1, n - 1)
+    squared = squared.masked_fill(copy, FAR**2)
+    wanted = [min(k, others) for k in NEIGHBOURS]
+    nearest = squared.topk(max(wanted), dim=-1, largest=False).values
+    distances = [0.5 * torch.log(nearest[..., k - 1] + 1e-6) for k in wanted]
+    scott = n ** (-1 / (d + 4))
+    kernels = [
+        torch.logsumexp(squared * (-0.5 * d / (scott * multiple) ** 2), -1) / d
+        for multiple in BANDWIDTHS
+    ]
+    return torch.stack(distances + kernels, -1), copies

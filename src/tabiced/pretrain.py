@@ -1,0 +1,265 @@
+"""Pretrain the network on tables drawn from the prior.
+
+    python -m tabiced.pretrain --run runs/toy --size tiny --curriculum toy --steps 200    # seconds on a CPU
+    python -m tabiced.pretrain --run runs/gpu --minutes 25 --compile                      # one GPU
+
+The run's folder holds `checkpoint.safetensors` (everything needed to continue: start the same command
+again), `log.csv`, and `network.json` with its parts: 16-bit weights that `load_network` reads. Needs torch,
+numpy and safetensors only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+
+from tabiced.curriculum import CURRICULA, Batch, Feed
+from tabiced.evaluation import Suite
+from tabiced.graphs import Graphed, GraphedBackward
+from tabiced.loss import LossConfig, total_loss
+from tabiced.model import (
+    Network,
+    NetworkConfig,
+    Operations,
+    attend,
+    finish,
+    keys_values,
+    queries,
+)
+from tabiced.optim import Optimizer
+from tabiced.prior import Prior
+from tabiced.weights import load_network, save_network, write_atomically
+
+
+def fast_operations(short: bool, compiled: bool) -> Operations:
+    """Return the block functions for training, with our short attention and compiled if wanted."""
+    operations = Operations()
+    if short:
+        from tabiced.short_attention import LONGEST, short_attention
+
+        def attend_cells(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return (short_attention if k.shape[2] <= LONGEST else attend)(q, k, v)
+
+        operations.attend_cells = attend_cells
+    if compiled:
+        torch._dynamo.config.recompile_limit = 64
+        operations.queries = torch.compile(queries, dynamic=True)
+        operations.keys_values = torch.compile(keys_values, dynamic=True)
+        operations.finish = torch.compile(finish, dynamic=True)
+    return operations
+
+
+TERMS = ("regression", "ranking", "level", "total", "gradient", "skipped")
+
+
+class Trainer:
+    """One run: network, optimiser, feed and clock, saved and resumed as a whole."""
+
+    def __init__(self, options: argparse.Namespace):
+        self.options = o = options
+        self.device = torch.device(o.device)
+        self.folder = Path(o.run)
+        torch.manual_seed(o.seed)
+        config = NetworkConfig.tiny() if o.size == "tiny" else NetworkConfig()
+        self.network = Network(config)
+        if o.init:
+            start = load_network(None if o.init == "shipped" else o.init)
+            self.network = Network(start.config)
+            self.network.load_state_dict(start.state_dict())
+        self.network.to(self.device).train()
+        self.optimizer = Optimizer(self.network, o.muon_rate, o.adam_rate)
+        self.bfloat = self.device.type == "cuda"
+        self.feed = Feed(
+            [
+                (1 - o.paper_share, Prior(o.preset, without=o.without)),
+                (o.paper_share, Prior("paper", without=o.without)),
+            ],
+            o.curriculum,
+            device=self.device,
+            seed=o.seed,
+            max_columns=config.max_columns,
+            row_budget=o.row_budget,
+            cell_budget=o.cell_budget,
+            feature_dtype=torch.bfloat16 if self.bfloat else torch.float32,
+        )
+        self.loss = LossConfig.paper() if o.loss == "paper" else LossConfig()
+        self.step, self.tables, self.seconds = 0, 0, 0.0
+        self.gradients = []
+        for p in self.network.parameters():
+            p.grad = torch.zeros_like(p)
+            self.gradients.append(p.grad)
+        self.backward: Callable[[Batch], torch.Tensor] = self._backward
+        self.update: Callable[[], torch.Tensor] = self._update
+        if self.device.type == "cuda":
+            # cuDNN attention fails in the backward pass of these shapes.
+            torch.backends.cuda.enable_cudnn_sdp(False)
+            if not o.eager:
+                self.backward, self.update = GraphedBackward(self._backward), Graphed(self._update)
+        self.network.operations = fast_operations(self.device.type == "cuda" and not o.eager, o.compile)
+        self.checkpoint = self.folder / "checkpoint.safetensors"
+        if self.checkpoint.exists():
+            self.restore()
+
+    @property
+    def progress(self) -> float:
+        """How much of the run is done, by steps if their number is given, else by training time."""
+        if self.options.steps:
+            return self.step / self.options.steps
+        return self.seconds / (60 * self.options.minutes)
+
+    def rate_factor(self) -> float:
+        """Warm up linearly, hold, and decay linearly over the last `decay` of the run."""
+        o = self.options
+        warm = min(1.0, (self.progress + 1e-4) / max(o.warmup, 1e-9))
+        return max(0.01, min(warm, (1 - self.progress) / max(o.decay, 1e-9), 1.0))
+
+    def train_step(self, batch: Batch) -> torch.Tensor:
+        """Train on one batch; return the terms named in TERMS."""
+        self.optimizer.set_rate(self.rate_factor())
+        losses = self.backward(batch)
+        return torch.cat([losses, self.update()])
+
+    def _backward(self, batch: Batch) -> torch.Tensor:
+        network = self.network
+        torch._foreach_zero_(self.gradients)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
+            names = network.column_names(batch.column_key, batch.code_order)
+            memory, level = network.encode(batch.context, names)
+            energy = network.energy_of(batch.query, names, memory)
+        terms = total_loss(energy, level, batch.targets, self.loss)
+        terms["total"].backward()
+        return torch.stack([terms[name].detach() for name in TERMS[:4]])
+
+    def _update(self) -> torch.Tensor:
+        norm = torch.nn.utils.get_total_norm(self.gradients)
+        healthy = norm.isfinite()
+        torch._foreach_mul_(self.gradients, (1 / (norm + 1e-6)).clamp_max(1.0))
+        for gradient in self.gradients:  # a broken table must not break the run
+            gradient.copy_(torch.where(healthy, gradient, 0.0))
+        self.optimizer.step()
+        return torch.stack([norm.nan_to_num(0.0, 0.0, 0.0), 1.0 - healthy.float()])
+
+    def run(self) -> None:
+        """Train to the end, logging, evaluating and saving every `log_every` seconds or steps."""
+        o = self.options
+        self.folder.mkdir(parents=True, exist_ok=True)
+        suite = Suite(self.device, tables=o.evaluation_tables) if o.evaluation_tables else None
+        sums = torch.zeros(len(TERMS), device=self.device)
+        mark, since, clock = (self.step, self.tables, time.monotonic()), 0, time.monotonic()
+        next_log = self.seconds + o.log_every
+        while self.progress < 1:
+            batch = self.feed.next(self.progress)
+            terms = self.train_step(batch)
+            self.step, self.tables = self.step + 1, self.tables + len(batch.column_key)
+            since += 1
+            sums += terms
+            now = time.monotonic()
+            self.seconds, clock = self.seconds + now - clock, now
+            ended = self.progress >= 1
+            by_step = bool(o.save_steps) and self.step % o.save_steps == 0
+            if ended or by_step or self.seconds >= next_log:
+                elapsed = max(time.monotonic() - mark[2], 1e-9)
+                row: dict[str, float] = {
+                    "minutes": round(self.seconds / 60, 3),
+                    "step": self.step,
+                    "tables": self.tables,
+                    "tables_per_second": round((self.tables - mark[1]) / elapsed, 1),
+                    "steps_per_second": round((self.step - mark[0]) / elapsed, 2),
+                    "rate": round(self.rate_factor(), 4),
+                    **{k: round(v / since, 4) for k, v in zip(TERMS, sums.tolist(), strict=True)},
+                }
+                if suite:
+                    row |= {k: round(v, 4) for k, v in suite.accuracy(self.network).items()}
+                self.log(row)
+                self.save()
+                sums, since = torch.zeros_like(sums), 0
+                next_log = self.seconds + o.log_every
+                clock = time.monotonic()  # evaluation and saving are not training time
+                mark = (self.step, self.tables, clock)
+
+    def log(self, row: dict[str, float]) -> None:
+        path = self.folder / "log.csv"
+        new = not path.exists()
+        with path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, list(row))
+            if new:
+                writer.writeheader()
+            writer.writerow(row)
+        print(" ".join(f"{k}={v}" for k, v in row.items()), flush=True)
+
+    def save(self) -> None:
+        """Write the checkpoint and the 16-bit weights, each atomically."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"optimizer.{k}": v for k, v in self.optimizer.tensors().items()}
+        tensors |= {f"feed.{k}": v for k, v in self.feed.state().items()}
+        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+        clock = {"step": self.step, "tables": self.tables, "seconds": self.seconds}
+        write_atomically(self.checkpoint, save(tensors, {"clock": json.dumps(clock)}))
+        training = {k: v for k, v in vars(self.options).items() if k not in ("run", "device")}
+        save_network(self.network, self.folder / "network.json", training=training, **clock)
+
+    def restore(self) -> None:
+        with safe_open(self.checkpoint, "pt") as file:
+            tensors = {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+            clock = json.loads(file.metadata()["clock"])
+
+        def part(prefix: str) -> dict[str, torch.Tensor]:
+            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.network.load_state_dict(part("network."))
+        self.optimizer.load_tensors(part("optimizer."))
+        self.feed.load_state(part("feed."))
+        self.step, self.tables, self.seconds = clock["step"], clock["tables"], clock["seconds"]
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="tabiced pretrain", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add = parser.add_argument
+    add("--run", required=True, help="folder of the run; an existing checkpoint there is continued")
+    add("--minutes", type=float, default=10.0, help="training time")
+    add("--steps", type=int, default=0, help="train this many steps instead of a time")
+    add("--preset", default="full", help="prior: full or paper")
+    add("--paper-share", type=float, default=0.25, help="share of draws from the paper's prior")
+    add("--without", nargs="*", default=(), help="ingredients of the prior to leave out")
+    add("--curriculum", default="full", choices=sorted(CURRICULA))
+    add("--loss", default="default", choices=("default", "paper"))
+    add("--size", default="shipped", choices=("shipped", "tiny"))
+    add("--init", default="", help="start from these weights: 'shipped' or the path of a card")
+    add("--muon-rate", type=float, default=1.5e-3)
+    add("--adam-rate", type=float, default=1e-3)
+    add("--warmup", type=float, default=0.02, help="share of the run")
+    add(
+        "--decay",
+        type=float,
+        default=0.5,
+        help="share of the run over which the rate falls to zero",
+    )
+    add("--row-budget", type=int, default=20_000, help="rows in a step")
+    add("--cell-budget", type=int, default=400_000, help="cells in a step")
+    add("--evaluation-tables", type=int, default=16, help="held-out tables per suite; 0: none")
+    add("--log-every", type=float, default=60.0, help="seconds between log lines and checkpoints")
+    add("--save-steps", type=int, default=0, help="also log and save every so many steps")
+    add("--eager", action="store_true", help="no CUDA graphs and no kernels of our own")
+    add("--compile", action="store_true", help="compile the blocks (about a minute on a GPU)")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--seed", type=int, default=1)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    Trainer(parse(arguments)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Contaminated contexts: up to a fifth of the rows come from an outlier process."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tabiced.prior.randomness import Random
+from tabiced.prior.scene import Event, Scene
+
+
+class Contamination(Event):
+    """Replace 0 to 20 % of the context and 0 to 15 % of the queries by outliers of one process.
+
+    Targets remain log-densities of the clean process, so the network learns to see through it.
+    """
+
+    slot = "contamination"
+
+    @classmethod
+    def happen(cls, random: Random, scene: Scene) -> None:
+        t, n, _ = scene.context.shape
+        m = scene.queries.shape[1]
+        rate = torch.cat(
+            (
+                random.uniform((t, 1, 1), 0.0, 0.20).expand(t, n, 1),
+                random.uniform((t, 1, 1), 0.0, 0.15).expand(t, m, 1),
+            ),
+            1,
+        )
+        rows = torch.cat((scene.context, scene.queries), 1)
+        outliers = scene.process.project(cls.outliers(random, scene, rows))
+        rows = torch.where(random.bernoulli((t, n + m, 1), rate), outliers, rows)
+        scene.context, scene.queries = rows[:, :n], rows[:, n:]
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        """Return an outlier in place of every row (T, N, c)."""
+        raise NotImplementedError
+
+
+def some_columns(random: Random, rows: Tensor) -> Tensor:
+    """Choose the cells (T, N, c) an outlier differs in: per table a share of 0.2 to 1."""
+    return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
+
+
+class Scattered(Contamination, name="scattered_outliers", full=0.09):
+    """Uniform in a box around the bulk, in some of the columns."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        low, high = scene.quantile(0.02), scene.quantile(0.98)
+        place = random.uniform(rows.shape, -0.3, 1.3)
+        moved = scene.mix(low + (high - low) * place, scene.any_level(random, rows.shape))
+        return torch.where(some_columns(random, rows), moved, rows)
+
+
+class Clustered(Contamination, name="clustered_outliers", full=0.09):
+    """A tight cluster of its own, two to eight spreads from the median in some columns."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        t, _, c = rows.shape
+        one = (t, 1, 1)
+        away = random.normal((t, 1, c)).sign() * random.log_uniform(one, 2.0, 8.0)
+        away = away * random.bernoulli((t, 1, c), random.uniform(one, 0.2, 1.0))
+        width = random.log_uniform(one, 0.02, 0.5)
+        place = scene.quantile(0.5) + scene.spread * (away + width * random.normal(rows.shape))
+        level = scene.any_level(random, torch.Size((t, 1, c))).expand_as(rows)
+        return scene.mix(place, level)
+
+
+class Shuffled(Contamination, name="shuffled_outliers", full=0.08):
+    """Every cell from a row of its own: plausible values, implausible combinations."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        return scene.clean.gather(1, random.integers(rows.shape, 0, scene.clean.shape[1]))
+
+
+class Inflated(Contamination, name="inflated_outliers", full=0.07):
+    """The row itself, with noise of half a spread to three spreads in some columns."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        size = scene.spread * random.log_uniform((rows.shape[0], 1, 1), 0.5, 3.0)
+        moved = scene.mix(rows + size * random.normal(rows.shape), rows)
+        return torch.where(some_columns(random, rows), moved, rows)
+
+
+class Stretched(Contamination, name="stretched_outliers", full=0.07):
+    """The row itself, its deviation from the median stretched by a factor of 2 to 6."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        middle = scene.quantile(0.5)
+        factor = random.log_uniform((rows.shape[0], 1, 1), 2.0, 6.0)
+        return scene.mix(middle + (rows - middle) * factor, rows)

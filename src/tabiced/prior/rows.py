@@ -1,0 +1,51 @@
+"""Draw a group's rows: context, queries, targets, and whatever befalls them on the way."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tabiced.prior.contamination import Contamination
+from tabiced.prior.encoding import Shown
+from tabiced.prior.ingredient import Recipe
+from tabiced.prior.process import Process
+from tabiced.prior.randomness import Random
+from tabiced.prior.sampling import Sampling
+from tabiced.prior.scene import Event, Perturbation, Scene
+
+ANCHORS = 256
+"""Most context rows whose log-density comes with a table."""
+
+FLOOR = -1e7
+"""Least target: what lies below differs in nothing a network could use."""
+
+
+def draw_rows(
+    recipe: Recipe, random: Random, process: Process, context_rows: int, query_rows: int
+) -> dict[str, Tensor]:
+    """Return the fields of `Tables` for one group."""
+    events: list[type[Event]] = [
+        *recipe.at_most_one(Perturbation, random),
+        *recipe.at_most_one(Contamination, random),
+        *recipe.each(Sampling, random),
+    ]
+    moves = [event.before_flow for event in events]
+    context, queries = process.sample(random, context_rows, query_rows, moves)
+    scene = Scene(process, context, queries, clean=context)
+    for event in events:
+        event.happen(random, scene)
+
+    # A target belongs to the row as it is shown: round to float32 first, then take the density.
+    anchors = scene.clean[:, :ANCHORS]
+    points = torch.cat((anchors, scene.queries), 1).float().double()
+    log_density = process.log_density(points).clamp_min(FLOOR).float()
+
+    shown = Shown(random, context.shape[0], process.encodings)
+    hidden = scene.missing or (None, None)
+    return {
+        "context": shown(scene.context, hidden[0]),
+        "query": shown(scene.queries, hidden[1]),
+        "log_density": log_density[:, anchors.shape[1] :],
+        "anchors": log_density[:, : anchors.shape[1]],
+        "categorical": shown.categorical,
+    }

@@ -1,0 +1,107 @@
+"""The page: made from stored results alone, and equal to them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tabiced.bench import adbench, density, macrodata, paper
+from tabiced.bench.ours import version
+from tabiced.bench.page import page_text, write_page
+from tabiced.bench.summary import adbench_tables
+from tabiced.weights import WeightsError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def results(tmp_path):
+    store = adbench.open_results(tmp_path / "adbench.csv")
+    key = {
+        "protocol": "paper",
+        "dataset": "x",
+        "options": "",
+        "average_precision": 0.5,
+        "seconds": 1.0,
+    }
+    for setting, level in (("ood", 0.8), ("anomaly", 0.6)):
+        for idx in (1, 2):
+            for seed in (0, 1):
+                for method, weights, bonus in (
+                    ("KNN", "", 0.0),
+                    ("ours", "shipped", 0.1),
+                    ("ours", "old", 0.05),
+                ):
+                    value = level + bonus + 0.001 * idx + 0.01 * seed
+                    row = {"setting": setting, "idx": idx, "seed": seed, "auroc": value}
+                    store.add({**key, **row, "method": method, "weights": weights})
+    store = macrodata.open_results(tmp_path / "macrodata.csv")
+    for setting, value in (("clean", 0.7512), ("contaminated", 0.6134)):
+        row = {"bench": "odd", "dataset": "a", "setting": setting, "auroc": value}
+        rest = {"method": "KNN", "options": "", "weights": "", "average_precision": 0, "seconds": 0}
+        store.add({**row, **rest})
+    store = density.open_results(tmp_path / "density.csv")
+    for suite in density.PAPER_SUITES:
+        for method, weights, value in (
+            ("GMM-BIC", "", 0.71),
+            ("kNN", "", 0.72),
+            ("ours", "shipped", 0.75),
+        ):
+            row = dict.fromkeys(density.VALUES, 0.0) | {"suite": suite, "table": 0, "options": ""}
+            store.add({**row, "method": method, "weights": weights, "pairwise_accuracy": value})
+    return tmp_path
+
+
+def test_the_page_shows_means_of_the_shipped_weights(results):
+    text = page_text(results, "shipped")
+    line = next(line for line in text.splitlines() if line.startswith("| **tabiced** | 90.65"))
+    quoted = np.mean([paper.adbench("ood")["KNN"][idx] for idx in ("1", "2")])
+    assert "50.00" in line  # average precision
+    assert f"| KNN | 80.65 | *{quoted:.2f}* |" in text
+    assert "75.12 | 61.34" in text
+    assert text.count("+0.0300") == len(density.PAPER_SUITES) + 1  # over the better rival, and mean
+    assert "85.65" not in text  # other weights
+
+
+def test_without_resampling_only_small_tables_differ(results):
+    rows = adbench.open_results(results / "adbench.csv").rows()
+    small = next(
+        r for r in rows if r["method"] == "KNN" and r["idx"] == "1" and r["setting"] == "ood"
+    )
+    rows = [*rows, {**small, "protocol": "no-resample", "auroc": "0.4"}]
+    tables = adbench_tables(rows, "no-resample", "ood")
+    paper_values = adbench_tables(rows, "paper", "ood")["KNN"]
+    assert tables == {"KNN": {"1": pytest.approx(40), "2": paper_values["2"]}}
+
+
+def test_results_of_other_weights_are_not_ours(results):
+    text = page_text(results, "newer")
+    assert "**tabiced** |" not in text.split("## ADBench")[1]
+
+
+def test_the_page_and_its_charts_are_reproducible(results, monkeypatch):
+    monkeypatch.setattr("tabiced.bench.page.version", lambda: "shipped")
+    pages = []
+    for name in ("one", "two"):
+        write_page(results, results / name / "benchmarks.md")
+        pages.append({p.name: p.read_bytes() for p in (results / name).rglob("*") if p.is_file()})
+    assert pages[0] == pages[1]
+    assert set(pages[0]) == {"benchmarks.md", "adbench_ood.svg", "adbench_anomaly.svg"}
+
+
+def test_no_number_on_the_page_differs_from_the_stored_results():
+    try:
+        shipped = version()
+    except WeightsError:
+        pytest.skip("no weights are shipped yet")
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    fresh = page_text(ROOT / "benchmarks/results", shipped)
+    assert page == fresh, "run `tabiced bench page` to write docs/benchmarks.md anew"
+
+
+def test_quoted_values_are_the_papers():
+    ood = paper.adbench("ood")
+    assert len(ood) == 26 and len(ood["ICED"]) == 47
+    assert np.nanmean(list(ood["ICED"].values())) == pytest.approx(88.33, abs=0.006)
+    accuracy = paper.density("pairwise_accuracy")["ICED"]
+    assert list(accuracy.values()) == [0.7824, 0.7462, 0.7541, 0.7381, 0.7209]

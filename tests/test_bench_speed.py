@@ -1,0 +1,23 @@
+"""Timing: one row a size and method, resumed, printed as a table."""
+
+import time
+
+from tabiced.bench import speed
+from tabiced.bench.methods import Method
+from tabiced.bench.results import number
+
+
+def test_times_are_medians_and_are_not_measured_twice(tmp_path):
+    calls = []
+
+    def slow_once(context, query, seed):
+        calls.append(context.shape)
+        time.sleep(0.5 if len(calls) == 1 else 0.01)
+        return query[:, 0]
+
+    path = tmp_path / "speed.csv"
+    for _ in range(2):
+        speed.measure([(30, 3)], [Method("x", slow_once)], speed.open_results(path), repeats=2)
+    assert calls == [(30, 3)] * 3
+    row = speed.open_results(path).rows()[0]
+    assert 0.01 <= number(row["fastest"]) <= number(row["seconds"]) <= number(row["slowest"]) < 0.4

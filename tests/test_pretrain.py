@@ -1,0 +1,98 @@
+"""Pretraining in a toy configuration: it learns, and an interrupted run continues exactly."""
+
+import csv
+
+import pytest
+import torch
+
+from tabiced.optim import Muon, orthogonalise
+from tabiced.pretrain import Trainer, parse
+from tabiced.weights import load_network
+
+TOY = "--size tiny --curriculum toy --evaluation-tables 0 --row-budget 1000 --device cpu --log-every 1e9"
+
+
+def trainer(folder, *extra):
+    return Trainer(parse(["--run", str(folder), *TOY.split(), *map(str, extra)]))
+
+
+def read_log(folder):
+    with (folder / "log.csv").open() as file:
+        return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def test_loss_falls_and_weights_can_be_used(tmp_path):
+    rates = ("--muon-rate", 3e-3, "--adam-rate", 3e-3)
+    trainer(tmp_path, "--steps", 60, "--save-steps", 15, *rates).run()
+    rows = read_log(tmp_path)
+    assert [row["step"] for row in rows] == [15, 30, 45, 60]
+    assert rows[-1]["ranking"] < 0.9 * rows[0]["ranking"]
+    network = load_network(tmp_path / "network.json")
+    assert (
+        network.energy(network.read(torch.randn(1, 50, 3)), torch.randn(1, 4, 3)).isfinite().all()
+    )
+
+
+def test_resumed_run_follows_the_same_trajectory(tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    uninterrupted = trainer(whole, "--steps", 12, "--save-steps", 1)
+    uninterrupted.run()
+
+    class Interrupted(Exception):
+        pass
+
+    first = trainer(parts, "--steps", 12, "--save-steps", 1)
+    save = first.save
+
+    def save_then_die():
+        save()
+        if first.step == 5:
+            raise Interrupted
+
+    first.save = save_then_die
+    with pytest.raises(Interrupted):
+        first.run()
+    second = trainer(parts, "--steps", 12, "--save-steps", 1)
+    assert second.step == 5
+    second.run()
+    for a, b in zip(read_log(whole), read_log(parts), strict=True):
+        for key in ("step", "tables", "total", "gradient"):
+            assert a[key] == b[key]
+    for p, q in zip(uninterrupted.network.parameters(), second.network.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_start_from_given_weights(tmp_path):
+    trainer(tmp_path / "a", "--steps", 1).run()
+    second = trainer(tmp_path / "b", "--steps", 1, "--init", tmp_path / "a" / "network.json")
+    start = load_network(tmp_path / "a" / "network.json")
+    for p, q in zip(second.network.parameters(), start.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_orthogonalise_brings_singular_values_near_one():
+    matrices = torch.randn(3, 20, 50, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonalise(matrices))
+    assert values.min() > 0.6 and values.max() < 1.3
+
+
+def test_stacked_muon_equals_one_matrix_at_a_time():
+    g = torch.Generator().manual_seed(0)
+    shapes = [(8, 12), (12, 8), (8, 12)]
+    start = [torch.randn(s, generator=g) for s in shapes]
+    gradients = [torch.randn(s, generator=g) for s in shapes]
+
+    def after(groups):
+        result = []
+        for group in groups:
+            parameters = [torch.nn.Parameter(start[i].clone()) for i in group]
+            muon = Muon(parameters)
+            for _ in range(2):
+                for p, i in zip(parameters, group, strict=True):
+                    p.grad = gradients[i].clone()
+                muon.step(torch.tensor(0.1))
+            result += [p.detach() for p in parameters]
+        return result
+
+    for a, b in zip(after([[0, 1, 2]]), after([[0], [1], [2]]), strict=True):
+        torch.testing.assert_close(a, b)

@@ -1,0 +1,147 @@
+"""Events change rows; a target stays the clean density at the row as it is shown."""
+
+import pytest
+import torch
+
+from prior_checks import Forced, every, randomness
+from tabiced.prior import rows as rows_module
+from tabiced.prior.encoding import Shown
+from tabiced.prior.plan import draw_process
+from tabiced.prior.rows import ANCHORS, FLOOR, draw_rows
+
+EVENTS = every("perturbation", "contamination", "sampling")
+PARTS = ("warps", "realnvp", "dependent_categories", "rounded", "zero_inflated", "irrelevant")
+
+
+class Plain(Shown):
+    """Shows rows as the process has them, so that tests can evaluate what was shown."""
+
+    def __call__(self, rows, missing=None):
+        rows = rows if missing is None else rows.masked_fill(missing, torch.nan)
+        return rows.float()
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.setattr(rows_module, "Shown", Plain)
+
+
+def drawn(preset, *events, seed=0, n=300, m=200, columns=8):
+    """Return the process and its rows with some events; all else is equal for equal seeds."""
+    parts = PARTS if preset == "full" else ()
+    random = randomness(seed)
+    process = draw_process(Forced(preset, *parts), random, 6, columns)
+    return process, draw_rows(Forced(preset, *events), random, process, n, m)
+
+
+@pytest.mark.parametrize(("preset", "name"), EVENTS)
+def test_targets_are_the_clean_density_of_the_shown_rows(plain, preset, name):
+    process, clean = drawn(preset)
+    _, changed = drawn(preset, name)
+    assert torch.equal(clean["anchors"], changed["anchors"])
+    query = changed["query"]
+    if name == "missing_cells":  # the target is that of the complete row
+        assert query.isnan().any()
+        assert torch.equal(clean["log_density"], changed["log_density"])
+        assert torch.equal(clean["query"].nan_to_num()[~query.isnan()], query[~query.isnan()])
+        return
+    expected = process.log_density(query.double()).clamp_min(FLOOR).float()
+    assert torch.equal(expected, changed["log_density"])
+    same = (query == clean["query"]).all(-1)
+    assert torch.equal(changed["log_density"][same], clean["log_density"][same])
+    context_changes = name.endswith("_outliers") or name == "bootstrap"
+    assert torch.equal(changed["context"], clean["context"]) != context_changes
+    assert bool(same.all()) == (name == "bootstrap")
+
+
+@pytest.mark.parametrize(("preset", "name"), every("contamination"))
+def test_contamination_replaces_at_most_a_fifth(plain, preset, name):
+    _, clean = drawn(preset, n=2000)
+    _, changed = drawn(preset, name, n=2000)
+    for field, most in (("context", 0.20), ("query", 0.15)):
+        share = (clean[field] != changed[field]).any(-1).float().mean(1)
+        assert share.max() < most + 0.06
+        assert share.max() > 0.02
+
+
+def test_outliers_are_less_likely_than_rows(plain):
+    """Outlier processes must produce rows a clean density mostly calls unusual."""
+    for _, name in every("contamination"):
+        _, clean = drawn("full", m=1000)
+        _, changed = drawn("full", name, m=1000)
+        outlier = (changed["query"] != clean["query"]).any(-1)
+        assert changed["log_density"][outlier].median() < clean["log_density"].quantile(0.25)
+
+
+def test_bootstrap_repeats_rows_of_the_clean_context(plain):
+    _, clean = drawn("full")
+    _, changed = drawn("full", "bootstrap")
+    assert torch.equal(clean["log_density"], changed["log_density"])
+    for before, after in zip(clean["context"], changed["context"], strict=True):
+        originals = {tuple(row) for row in before.tolist()}
+        shown = [tuple(row) for row in after.tolist()]
+        assert set(shown) <= originals
+        assert len(set(shown)) < 0.75 * len(shown)
+
+
+def test_copies_have_the_density_of_the_row_they_copy(plain):
+    _, changed = drawn("full", "copies", n=ANCHORS)
+    match = (changed["query"].unsqueeze(2) == changed["context"].unsqueeze(1)).all(-1)
+    copied = match.any(-1)
+    share = copied.float().mean(1)
+    assert 0.02 < share.max() < 0.4
+    anchor = changed["anchors"].gather(1, match.double().argmax(-1))
+    assert torch.equal(changed["log_density"][copied], anchor[copied])
+
+
+def test_missing_cells_leave_every_row_one_cell(plain):
+    _, changed = drawn("full", "missing_cells")
+    for field in ("context", "query"):
+        hidden = changed[field].isnan()
+        assert hidden.any()
+        assert not hidden.all(-1).any()
+
+
+def test_one_hot_blocks_go_missing_as_a_whole():
+    random = randomness(4)
+    process = draw_process(Forced("paper", "independent_categories"), random, 4, 12)
+    shown = Shown(random, 4, process.encodings)
+    rows, _ = process.sample(random, 50, 2)
+    hidden = torch.zeros(rows.shape, dtype=torch.bool)
+    hidden[:, ::2, -1] = True  # the last categorical column
+    table = shown(rows, hidden)
+    width = process.encodings[-1].levels
+    assert (table.isnan().sum(-1)[:, ::2] == width).all()
+    assert not table[:, 1::2].isnan().any()
+
+
+def test_shown_columns_decode_to_the_rows():
+    """One-hot blocks are contiguous, add to one, and codes are a renumbering of the levels."""
+    seen = set()
+    for seed in range(12):
+        random = randomness(seed)
+        process = draw_process(Forced("full", "dependent_categories"), random, 5, 10)
+        shown = Shown(random, 5, process.encodings)
+        rows, _ = process.sample(random, 200, 2)
+        table = shown(rows)
+        assert table.shape == (5, 200, 10)
+        for t in range(5):
+            position = 0
+            while position < 10:
+                column = int(shown.source[shown.order[t, position]])
+                encoding = process.encodings[column]
+                block = table[t, :, position : position + encoding.width]
+                assert shown.categorical[t, position] == (encoding.levels > 0)
+                value = rows[t, :, column]
+                if encoding.one_hot:
+                    assert torch.equal(block.argmax(-1).double(), value)
+                    assert torch.equal(block.sum(-1), torch.ones(200))
+                elif encoding.levels:
+                    pairs = {(int(a), int(b)) for a, b in zip(value, block[:, 0], strict=True)}
+                    assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+                    assert {b for _, b in pairs} <= set(range(encoding.levels + 1))
+                else:
+                    assert torch.equal(block[:, 0], value.float())
+                seen.add((encoding.one_hot, encoding.levels > 0))
+                position += encoding.width
+    assert seen == {(True, True), (False, True), (False, False)}

@@ -1,0 +1,28 @@
+"""What several test files share."""
+
+import torch
+
+from tabiced.model import Network, NetworkConfig
+
+
+def random_network(seed: int = 0) -> Network:
+    """Return a tiny network whose every weight matters (a fresh one starts with silent layers)."""
+    g = torch.Generator().manual_seed(seed)
+    network = Network(NetworkConfig.tiny()).eval()
+    with torch.no_grad():
+        for p in network.parameters():
+            p.copy_(
+                torch.randn(p.shape, generator=g) * (0.2 if p.ndim > 1 else 0.1) + (p.ndim == 1)
+            )
+    return network.requires_grad_(False)
+
+
+def mixed_table(seed: int = 0, rows: int = 60) -> torch.Tensor:
+    """Return two tables with a correlated pair, a binary and a tied column, and missing cells."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, rows, 5, generator=g, dtype=torch.float64)
+    x[..., 1] = 0.9 * x[..., 0] + 0.1 * x[..., 1]
+    x[..., 2] = (x[..., 2] > 0.3).double()
+    x[..., 3] = (2 * x[..., 3]).round()
+    x[0, :7, 4] = torch.nan
+    return x
