@@ -1,7 +1,7 @@
 """Time a training step by its parts, with datasets per second and model FLOP utilisation.
 
-PYTHONPATH=src python benchmarks/step_speed.py --compile                      # on a GPU
-PYTHONPATH=src python benchmarks/step_speed.py --size tiny --shapes 100,4     # toy run on a CPU
+python benchmarks/step_speed.py --compile                      # on a GPU
+python benchmarks/step_speed.py --size tiny --shapes 100,4     # toy run on a CPU
 """
 
 import argparse
@@ -83,7 +83,8 @@ def main() -> None:
         flops = step_flops(trainer.network.config, tables, n, m, d)
         print(
             f"n={n} d={d} m={m} tables={tables} draw={draw * 1e3:.1f}ms (first {first_draw:.1f}s) "
-            f"step={step * 1e3:.1f}ms (warm-up {warm:.1f}s) generator share={draw / (draw + step):.2f} "
+            f"step={step * 1e3:.1f}ms (warm-up {warm:.1f}s) "
+            f"generator share={draw / (draw + step):.2f} "
             f"datasets/s={tables / (draw + step):.0f} MFU={flops / step / PEAK:.3f}",
             flush=True,
         )

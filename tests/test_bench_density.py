@@ -32,8 +32,11 @@ def test_suites_draw_the_sizes_they_promise():
 
 def test_stored_rows_are_kept_until_the_tables_change(tmp_path, monkeypatch):
     draw = np.random.default_rng(0)
-    table = Table(draw.normal(size=(30, 2)), draw.normal(size=(10, 2)), draw.normal(size=10))
-    monkeypatch.setattr(density, "draw", lambda suite, index: table)
+    tables = [
+        Table(draw.normal(size=(30, 2)), draw.normal(size=(10, 2)), draw.normal(size=10))
+        for _ in range(2)
+    ]
+    monkeypatch.setattr(density, "draw", lambda suite, index: tables[index])
     calls = []
 
     def score(context, query, seed):
@@ -42,12 +45,14 @@ def test_stored_rows_are_kept_until_the_tables_change(tmp_path, monkeypatch):
 
     def run():
         results = density.open_results(tmp_path / "d.csv")
-        density.estimate(["gaussian"], [Method("x", score)], results, tables=2)
-        return len(calls)
+        density.discard_stale(results, ["gaussian"], range(2))
+        density.estimate(["gaussian"], [Method("x", score)], results, range(2))
+        return calls
 
-    assert (run(), run()) == (2, 2)
-    table = Table(table.context, table.query, table.log_density + 1)
-    assert run() == 4
+    assert run() == [0, 1]
+    assert run() == [0, 1]
+    tables[1] = Table(tables[1].context, tables[1].query, tables[1].log_density + 1)
+    assert run() == [0, 1, 1]
     assert len(read_csv(tmp_path / "d.csv")) == 2
 
 
@@ -61,7 +66,7 @@ def test_errors_in_nats_are_measured_where_promised(tmp_path):
         truth[i] = density.draw(SUITES["low_gaussian"], i).log_density
     results = density.open_results(tmp_path / "d.csv")
     method = Method("x", first_column, log_density)
-    density.estimate(["low_gaussian"], [method], results, tables=2)
+    density.estimate(["low_gaussian"], [method], results, range(2))
     assert [float(row["mean_error"]) for row in results.rows()] == pytest.approx(
         [0.5, 0.5], abs=1e-5
     )

@@ -1,8 +1,11 @@
 """Results survive interruption and never silently mix."""
 
+import sys
+
 import pytest
 
 from tabiced.bench.results import Results, number, read_csv
+from tabiced.bench.tasks import side_by_side
 
 
 def results(path):
@@ -49,6 +52,36 @@ def test_two_runs_into_one_file_keep_each_others_rows(tmp_path):
     other.add({"table": 2, "method": "KNN", "auroc": 0.3})
     stored = {row["table"]: row["auroc"] for row in read_csv(tmp_path / "r.csv")}
     assert stored == {"1": "0.1", "2": "0.3"}
+
+
+def test_processes_side_by_side_share_the_work_and_leave_one_file(tmp_path):
+    store = results(tmp_path / "r.csv")
+    store.add({"table": 0, "method": "KNN", "auroc": 0.0})
+
+    def work(i, part):
+        for table in range(i, 7, 3):
+            if {"table": table, "method": "KNN"} not in part:
+                part.add({"table": table, "method": "KNN", "auroc": table / 10})
+
+    side_by_side(3, store, work)
+    store.sort()
+    assert [float(row["auroc"]) for row in read_csv(tmp_path / "r.csv")] == [
+        pytest.approx(i / 10) for i in range(7)
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+def test_a_failed_process_is_reported_and_its_rows_are_kept(tmp_path):
+    store = results(tmp_path / "r.csv")
+
+    def work(i, part):
+        part.add({"table": i, "method": "KNN", "auroc": 0.5})
+        if i:
+            sys.exit(1)
+
+    with pytest.raises(RuntimeError, match="resume"):
+        side_by_side(2, store, work)
+    assert len(read_csv(tmp_path / "r.csv")) == 2
 
 
 def test_a_file_of_another_benchmark_is_refused(tmp_path):

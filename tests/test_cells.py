@@ -74,6 +74,16 @@ def test_cell_features_have_the_stated_size_and_are_finite():
     assert (features[0, :7, 4, -1] == 1).all() and (features[0, 7:, 4, -1] == 0).all()
 
 
+def test_context_rows_and_new_rows_of_the_same_law_look_the_same():
+    x = torch.randn(1, 400, 3, generator=torch.Generator().manual_seed(8))
+    x[..., 1] = (10 * x[..., 1]).round()
+    cells = Cells(x[:, :200])
+    own, *_ = cells(x[:, :200], in_context=True)
+    new, *_ = cells(x[:, 200:])
+    assert (own[..., 3].min(1).values == new[..., 3].min(1).values).all()  # share of tied values
+    assert ((own - new).mean(1).abs() < 0.35).all()
+
+
 def test_units_and_offsets_do_not_matter():
     x = mixed_table()
     scale = torch.tensor([3.0, 1e-3, 2.0, 100.0, 7.0], dtype=torch.float64)
@@ -88,7 +98,8 @@ def test_whitened_context_is_uncorrelated():
     x = torch.randn(1, 2000, 4, generator=g) @ torch.randn(4, 4, generator=g)
     cells = Cells(x)
     _, _, white, _ = cells(x)
-    # The reweighting step gives the weighted covariance; for a Gaussian it differs by a factor only.
+    # The reweighting step gives the weighted covariance; for a Gaussian it differs by a factor
+    # only.
     covariance = torch.cov(white[0].T)
     covariance = covariance / covariance.diagonal().mean()
     assert (covariance - torch.eye(4)).abs().max() < 0.05
@@ -137,3 +148,15 @@ def test_gradients_match_finite_differences():
     marginals = Marginals(x)
     query = torch.randn(1, 4, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda q: marginals(q)[:3], (query,), eps=1e-7, atol=1e-4)
+
+
+def test_context_rows_are_whitened_as_if_they_had_not_been_there():
+    g = torch.Generator().manual_seed(9)
+    x = torch.randn(8, 1000, 30, generator=g)
+    cells = Cells(x[:, :100])
+
+    def size(rows, **how):
+        return float(cells(rows, **how)[2].square().mean())
+
+    new = size(x[:, 100:])
+    assert abs(size(x[:, :100], in_context=True) - new) < 0.3 * abs(size(x[:, :100]) - new)

@@ -168,15 +168,26 @@ def test_demo_lists_eight_penguins_and_draws(tmp_path: Path, card: Path):
 
 def test_shipped_weights_find_a_planted_row_and_its_column(tmp_path: Path):
     g = np.random.default_rng(1)
-    x = g.normal(size=150)
-    frame = pl.DataFrame({"a": x, "b": 2 * x + 0.1 * g.normal(size=150), "c": g.normal(size=150)})
+    x = g.normal(size=60)
+    frame = pl.DataFrame({"a": x, "b": 2 * x + 0.1 * g.normal(size=60), "c": g.normal(size=60)})
     frame[40, "c"] = 9.0  # far outside its column
     save_table(frame, tmp_path / "planted.csv")
-    found = json.loads(succeed("score", tmp_path / "planted.csv", "--json", "--top", 1))["unusual"][
-        0
-    ]
+    printed = succeed("score", tmp_path / "planted.csv", "--json", "--top", 1)
+    (found,) = json.loads(printed)["unusual"]
     assert found["row"] == 40
     assert next(iter(found["surprise"])) == "c"
+
+
+def test_cells_that_look_like_markup_are_shown_as_they_are(
+    frame: pl.DataFrame, tmp_path: Path, card: Path
+):
+    odd = frame.select("length", pl.lit("[/red]").alias("[/bold]"))
+    odd[3, "[/bold]"] = "[green]"
+    save_table(odd, tmp_path / "odd.csv")
+    printed = succeed("explain", tmp_path / "odd.csv", "--row", 3, "--weights", card)
+    assert "[/bold]" in printed
+    assert "[green]" in printed
+    succeed("score", tmp_path / "odd.csv", "--top", 30, "--weights", card)
 
 
 def test_a_category_new_to_the_reference_is_judged(frame: pl.DataFrame, tmp_path: Path, card: Path):
@@ -296,9 +307,13 @@ def test_wrong_usage_ends_in_2(arguments: list[object]):
     assert "Traceback" not in result.output
 
 
-def test_a_bad_file_ends_the_process_without_a_traceback(tmp_path: Path):
-    command = [sys.executable, "-m", "tabiced", "score", str(tmp_path / "no.csv")]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_a_bad_file_ends_the_process_without_a_traceback_before_torch_is_loaded(tmp_path: Path):
+    # A module that is None cannot be imported.
+    code = (
+        "import sys; sys.modules['torch'] = None; from tabiced.__main__ import main; "
+        f"sys.argv = ['tabiced', 'score', {str(tmp_path / 'no.csv')!r}]; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == f"error: no such file: {tmp_path / 'no.csv'}\n"

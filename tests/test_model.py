@@ -9,9 +9,9 @@ from tests_support import mixed_table, random_network
 TOLERANCE = 2e-5  # float32 rounding through all layers
 
 
-@pytest.fixture(scope="module")
-def network():
-    return random_network()
+@pytest.fixture(scope="module", params=[1, 2])
+def network(request):
+    return random_network(features=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_energy_is_differentiable_in_the_query(network, table):
             assert wrong.float().mean() <= 0.25  # kinks lie between the two points of a few rows
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(2, 1), (3, 2), (30, 1), (5, 12), (700, 3)])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 2), (2, 1), (3, 2), (30, 1), (5, 12), (700, 3)])
 def test_any_shape_gives_finite_energies(network, rows, columns):
     g = torch.Generator().manual_seed(rows)
     context = torch.randn(1, rows, columns, generator=g)
@@ -150,3 +150,12 @@ def test_size_of_the_shipped_architecture():
 def test_cache_size_is_reported(network, table):
     cache = network.read(table[0])
     assert cache.nbytes == 2 * 2 * 60 * network.config.layers * network.config.width * 4
+
+
+def test_long_contexts_are_read_in_parts(network, table, monkeypatch):
+    context, query = table
+    expected = network.energy(network.read(context), query)
+    monkeypatch.setattr("tabiced.model.CELLS_AT_ONCE", 7 * 2 * 9)
+    with torch.no_grad():
+        found = network.energy(network.read(context), query)
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)

@@ -9,11 +9,11 @@ from tabiced.optim import Muon, orthogonalise
 from tabiced.pretrain import Trainer, parse
 from tabiced.weights import load_network
 
-TOY = "--size tiny --curriculum toy --evaluation-tables 0 --row-budget 1000 --device cpu --log-every 1e9"
+TOY = "--size tiny --curriculum toy --evaluation-tables 0 --row-budget 1000 --log-every 1e9"
 
 
 def trainer(folder, *extra):
-    return Trainer(parse(["--run", str(folder), *TOY.split(), *map(str, extra)]))
+    return Trainer(parse(["--run", str(folder), *TOY.split(), "--device", "cpu", *map(str, extra)]))
 
 
 def read_log(folder):

@@ -40,6 +40,9 @@ def test_targets_are_the_clean_density_of_the_shown_rows(plain, preset, name):
     _, changed = drawn(preset, name)
     assert torch.equal(clean["anchors"], changed["anchors"])
     query = changed["query"]
+    if name == "decimals":  # the target is that of the row before rounding
+        assert torch.equal(clean["log_density"], changed["log_density"])
+        return
     if name == "missing_cells":  # the target is that of the complete row
         assert query.isnan().any()
         assert torch.equal(clean["log_density"], changed["log_density"])
@@ -92,6 +95,20 @@ def test_copies_have_the_density_of_the_row_they_copy(plain):
     assert 0.02 < share.max() < 0.4
     anchor = changed["anchors"].gather(1, match.double().argmax(-1))
     assert torch.equal(changed["log_density"][copied], anchor[copied])
+
+
+def test_decimals_round_measured_columns_on_a_common_grid(plain):
+    process, clean = drawn("full", n=400)
+    _, changed = drawn("full", "decimals", n=400)
+    measured = process.source.measured
+    assert torch.equal(clean["context"][..., measured:], changed["context"][..., measured:])
+    before, after = clean["context"][..., :measured], changed["context"][..., :measured]
+    rounded = (before != after).any(1)  # per table and column
+    assert 0.2 < rounded.float().mean() < 1
+    spread = (before.quantile(0.75, 1) - before.quantile(0.25, 1)) / 1.35
+    assert ((before - after).abs().amax(1)[rounded] < 0.2 * spread[rounded] + 1e-5).all()
+    distinct = [len(after[t, :, j].unique()) for t, j in rounded.nonzero().tolist()]
+    assert min(distinct) < 100 and max(distinct) > 300
 
 
 def test_missing_cells_leave_every_row_one_cell(plain):

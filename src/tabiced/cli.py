@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -20,7 +21,7 @@ with extra("cli"):
 if TYPE_CHECKING:
     import polars as pl
 
-    from tabiced.ranking import Ranking, Unusual
+    from tabiced.ranking import Ranking
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,27 +68,34 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Show in one line what is wrong with the user's files or installation, and end with 1."""
-    from tabiced.weights import WeightsError
-
     try:
         yield
-    except (MissingExtraError, OSError, WeightsError) as error:
+    except (MissingExtraError, OSError) as error:
+        _fail(error)
+    except typer.Exit:
+        raise
+    except RuntimeError as error:
+        from tabiced.weights import WeightsError  # torch is loaded by whoever could raise it
+
+        if not isinstance(error, WeightsError):
+            raise
         _fail(error)
 
 
 @contextmanager
 def one_line_findings() -> Iterator[None]:
     """Show in one line each what the library finds wrong or remarkable in the user's tables."""
+    problem: Exception | None = None
     with one_line_errors(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
             yield
         except (ValueError, TypeError) as error:
-            _fail(error)
-        finally:
-            notes = {_one_line(w.message) for w in caught if issubclass(w.category, UserWarning)}
-            for note in sorted(notes):
-                typer.echo(f"note: {note}", err=True)
+            problem = error
+    for note in dict.fromkeys(_one_line(w.message) for w in caught if w.category is UserWarning):
+        typer.echo(f"note: {note}", err=True)
+    if problem is not None:
+        _fail(problem)
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -141,11 +149,12 @@ def score(
     Rows are counted from 0.
     """
     from tabiced.files import check_output, save_table
-    from tabiced.ranking import show_ranking
 
     if out is not None:
         check_output(out)
     frame, ranking = _rank(table, reference, ignore, weights)
+    from tabiced.ranking import show_ranking
+
     if out is not None:
         taken = [name for name in ("energy", "p_value") if name in frame.columns]
         if taken:
@@ -155,10 +164,10 @@ def score(
     with errors.status("Explaining the most unusual rows ..."):
         rows = ranking.rows(ranking.top(top))
     if out is not None:
-        save_table(_with_scores(frame, ranking), out)
+        save_table(ranking.with_scores(frame), out)
     if as_json:
         _print_json(
-            {"table": str(table), "rows": frame.height, "unusual": [_facts(row) for row in rows]}
+            {"table": str(table), "rows": frame.height, "unusual": [asdict(row) for row in rows]}
         )
         return
     console.print(show_ranking(rows))
@@ -170,7 +179,7 @@ def score(
             f"{expected:.3g} would if all were like the reference."
         )
     if out is not None:
-        console.print(f"Wrote {out}.", highlight=False)
+        typer.echo(f"Wrote {out}.")
 
 
 @app.command(
@@ -205,11 +214,12 @@ def explain(
     where the cell makes the row unusual.
     """
     from tabiced.files import check_output, save_table
-    from tabiced.ranking import show_explanation
 
     if out is not None:
         check_output(out)
     frame, ranking = _rank(table, reference, ignore, weights)
+    from tabiced.ranking import show_explanation
+
     beyond = [number for number in row or [] if number >= frame.height]
     if beyond:
         raise ValueError(
@@ -218,17 +228,17 @@ def explain(
     with errors.status("Explaining ..."):
         rows = ranking.rows(row or ranking.top(top))
     if out is not None:
-        save_table(_surprises(rows, ranking.frame.columns), out)
+        save_table(ranking.surprises(rows), out)
     if as_json:
         _print_json(
-            {"table": str(table), "rows": frame.height, "explained": [_facts(r) for r in rows]}
+            {"table": str(table), "rows": frame.height, "explained": [asdict(r) for r in rows]}
         )
         return
     for described in rows:
         console.print(show_explanation(described))
         console.print()
     if out is not None:
-        console.print(f"Wrote {out}.", highlight=False)
+        typer.echo(f"Wrote {out}.")
 
 
 @app.command()
@@ -253,7 +263,7 @@ def info(weights: WeightsOption = None, as_json: JsonOption = False) -> None:
         _print_json(facts)
         return
     for name, fact in _flat(facts):
-        console.print(f"[bold]{name}[/]  {fact}", highlight=False, soft_wrap=True)
+        typer.echo(f"{name}  {fact}")
 
 
 @app.command()
@@ -275,7 +285,7 @@ def demo(
     if picture is not None:
         with errors.status("Drawing ..."):
             draw_penguins(picture, weights)
-        console.print(f"\nWrote {picture}.", highlight=False)
+        typer.echo(f"\nWrote {picture}.")
 
 
 @prior.command("show", epilog="Example:\n\n  tabiced prior show --seed 3 --out prior.png")
@@ -287,12 +297,14 @@ def prior_show(
     ] = Path("prior.png"),
 ) -> None:
     """Draw a gallery of training tables."""
-    from tabiced.files import PICTURES, check_output
-    from tabiced.prior.gallery import draw_gallery
+    from tabiced.files import PICTURES, check_output, whole_file
 
     check_output(out, PICTURES)
-    draw_gallery(seed, out)
-    console.print(f"Wrote {out}.", highlight=False)
+    from tabiced.prior.gallery import draw_gallery
+
+    with whole_file(out) as part:
+        draw_gallery(seed, part)
+    typer.echo(f"Wrote {out}.")
 
 
 @app.command(context_settings=PASS_ON)
@@ -336,34 +348,6 @@ def _rank(
         from tabiced.ranking import Ranking
 
         return frame, Ranking(frame.drop(ignored, strict=False), known, weights)
-
-
-def _with_scores(frame: pl.DataFrame, ranking: Ranking) -> pl.DataFrame:
-    import polars as pl
-
-    return frame.with_columns(
-        pl.Series("energy", ranking.energy), pl.Series("p_value", ranking.p_value)
-    )
-
-
-def _surprises(rows: list[Unusual], columns: list[str]) -> pl.DataFrame:
-    """Lay out the surprise of each cell, one line per row, columns in the table's order."""
-    import polars as pl
-
-    number = "row" if "row" not in columns else "row_number"
-    return pl.DataFrame(
-        [{number: row.row} | {name: row.surprise[name] for name in columns} for row in rows]
-    )
-
-
-def _facts(row: Unusual) -> dict[str, Any]:
-    return {
-        "row": row.row,
-        "energy": row.energy,
-        "p_value": row.p_value,
-        "surprise": row.surprise,
-        "cells": row.cells,
-    }
 
 
 def _flat(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

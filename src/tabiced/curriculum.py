@@ -1,8 +1,9 @@
-"""Draw training batches: table sizes that grow with progress, tables from the prior, rows described.
+"""Draw training batches: growing table sizes, tables from the prior, rows described.
 
-Tables are drawn in rounds: a few shapes, several batches of each, shuffled. One big draw costs hardly more
-launches than a small one, so the generator takes a small share of the step time. A round is a function of
-the generator's state at its start, which is what makes an interrupted run continue exactly.
+Tables are drawn in rounds: a few shapes, several batches of each, shuffled. One big draw costs
+hardly more launches than a small one, so the generator takes a small share of the step time. A
+round is a function of the generator's state at its start, which is what makes an interrupted run
+continue exactly.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import torch
 from torch import Tensor
 
 from tabiced.loss import Targets, make_targets
-from tabiced.model import Description, Rows
+from tabiced.model import Description, NetworkConfig, Rows
 from tabiced.prior import Prior
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Ranges of table sizes; rows are drawn log-uniformly, columns uniformly."""
+    """Ranges of table sizes, from which both numbers are drawn log-uniformly."""
 
     columns: tuple[int, int]
     rows: tuple[int, int]
@@ -35,9 +36,9 @@ class Stage:
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
 
 STAGES = {
-    "small": Stage((2, 10), (64, 400), 128),
-    "medium": Stage((2, 26), (100, 1000), 192),
-    "large": Stage((2, 50), (200, 2000), 256, tail=0.06),
+    "small": Stage((2, 30), (64, 400), 128),
+    "medium": Stage((2, 50), (100, 1000), 192),
+    "large": Stage((2, 64), (200, 2000), 256, tail=0.06),
     "toy": Stage((2, 4), (40, 80), 32),
 }
 
@@ -90,7 +91,8 @@ Round = tuple[tuple[float, Tensor], list[Batch]]  # what it was drawn from, and 
 class Feed:
     """Endless batches from weighted priors; `state` and `load_state` continue the stream exactly.
 
-    On a GPU the next round is drawn by a thread on a stream of its own while this one is trained on.
+    On a GPU the next round is drawn by a thread on a stream of its own while this one is trained
+    on.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Feed:
         *,
         device: torch.device,
         seed: int,
-        max_columns: int,
+        config: NetworkConfig,
         row_budget: int = 20_000,
         cell_budget: int = 400_000,
         shapes: int = 6,
@@ -109,7 +111,8 @@ class Feed:
         feature_dtype: torch.dtype = torch.float32,
     ):
         self.priors, self.curriculum, self.device = priors, curriculum, device
-        self.max_columns, self.shapes, self.repeats = max_columns, shapes, repeats
+        self.max_columns, self.features = config.max_columns, config.features
+        self.shapes, self.repeats = shapes, repeats
         self.row_budget, self.cell_budget = row_budget, cell_budget
         self.feature_dtype = feature_dtype
         self.shape_lists = {
@@ -192,7 +195,7 @@ class Feed:
             device=self.device,
             generator=self.generator,
         )
-        description = Description(tables.context)
+        description = Description(tables.context, self.features)
         with torch.no_grad():
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)
@@ -214,11 +217,12 @@ class Feed:
 def _shapes(choose: random.Random, stage: Stage, count: int) -> list[tuple[int, int, int]]:
     """Draw the (rows, columns, queries) a run uses in a stage.
 
-    A limited list, since each shape is captured as a CUDA graph once; another seed has another list.
+    A limited list, since each shape is captured as a CUDA graph once; another seed has another
+    list.
     """
     shapes = []
     for i in range(count):
-        d, n = choose.randint(*stage.columns), _log_uniform(choose, *stage.rows)
+        d, n = _log_uniform(choose, *stage.columns), _log_uniform(choose, *stage.rows)
         if i < stage.tail * count:
             if i % 2:
                 d = choose.randint(stage.columns[1], TAIL_COLUMNS)

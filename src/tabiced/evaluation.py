@@ -12,7 +12,7 @@ from tabiced.prior import Prior
 
 
 def pairwise_accuracy(score: Tensor, truth: Tensor) -> Tensor:
-    """Share of pairs of rows ordered as the truth (..., m) orders them; ties in the score count half."""
+    """Share of pairs ordered as the truth (..., m) orders them; ties in the score count half."""
     s = torch.sign(score[..., :, None] - score[..., None, :])
     t = torch.sign(truth[..., :, None] - truth[..., None, :])
     agreement = (0.5 * (1 + s * t)).masked_fill(t == 0, 0.0).sum((-1, -2))
@@ -40,9 +40,8 @@ ROWS = {
 class Suite:
     """Tables drawn once from a fixed seed, five rows of them."""
 
-    def __init__(
-        self, device: torch.device, tables: int, context_rows: int = 500, queries: int = 200
-    ):
+    def __init__(self, network: Network, tables: int, context_rows: int = 500, queries: int = 200):
+        device, features = network.codes.device, network.config.features
         generator = torch.Generator(device).manual_seed(20_001)
         self.parts: dict[str, list[tuple[Description, Tensor, Tensor]]] = {}
         for name, row in ROWS.items():
@@ -59,7 +58,7 @@ class Suite:
                     generator=generator,
                 )
                 self.parts[name].append(
-                    (Description(drawn.context), drawn.query, drawn.log_density)
+                    (Description(drawn.context, features), drawn.query, drawn.log_density)
                 )
 
     @torch.no_grad()

@@ -1,7 +1,8 @@
 """Replay training work as CUDA graphs.
 
-A training step launches thousands of small kernels; started one by one from Python they keep the GPU
-waiting two thirds of the time. A graph is recorded once per table shape and then started with one call.
+A training step launches thousands of small kernels; started one by one from Python they keep the
+GPU waiting two thirds of the time. A graph is recorded once per table shape and then started with
+one call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Graphed:
             return result
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with DRAWING, torch.cuda.graph(self.graph, self.pool, capture_error_mode="thread_local"):
+            with (
+                DRAWING,
+                torch.cuda.graph(self.graph, self.pool, capture_error_mode="thread_local"),
+            ):
                 self.result = self.function()
         self.graph.replay()
         assert self.result is not None

@@ -65,10 +65,11 @@ def make_targets(
 
 
 def regression_loss(energy: Tensor, target: Tensor, config: LossConfig) -> Tensor:
-    """Fit targets inside the band; ask of those outside only to be predicted outside, with a margin.
+    """Fit targets inside the band; ask of those outside only to be predicted outside.
 
-    Inside: mean of the squared (or Huber) error over the queries in the band. Outside: squared distance
-    beyond the edge plus margin, only for predictions inside the band, averaged over all queries.
+    Inside: mean of the squared (or Huber) error over the queries in the band. Outside: squared
+    distance beyond the edge plus margin, only for predictions inside the band, averaged over all
+    queries.
     """
     low, high = config.band
     inside = (target >= low) & (target <= high)

@@ -1,9 +1,10 @@
 """The network: cells -> rows -> context -> energy.
 
     context = network.read(X)            # (B, n, d): statistics, keys and values, computed once
-    energy = network.energy(context, Q)  # (B, m, d) -> (B, m): each row by itself, differentiable in Q
+    energy = network.energy(context, Q)  # (B, m, d) -> (B, m): row by row, differentiable in Q
 
-Training, cached scoring and gradients all go through `describe_context`, `encode`, `energy_of` below.
+Training, cached scoring and gradients all go through `Description`, `encode`
+and `energy_of`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tabiced.cells import CELL_FEATURES, CELL_SUMMARIES, Cells, Marginals, soften
-from tabiced.neighbours import STATISTICS, Neighbours
+from tabiced.mixtures import COMPONENTS, Mixtures
+from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
 
-ROW_STATISTICS = STATISTICS + CELL_SUMMARIES
-ROW_FEATURES = 5 * ROW_STATISTICS + 6  # a multiple of 8 suits matrix units
+CELLS_AT_ONCE = 2**17
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,13 @@ class NetworkConfig:
     feed_forward: int = 1024
     head_width: int = 1024
     max_columns: int = 128
+    features: int = 2  # version of the description: 1 has no mixtures and tells queries apart
+
+    @property
+    def row_features(self) -> int:
+        """Numbers that describe a row: five per statistic, and some of the table's sizes."""
+        mixtures = len(COMPONENTS) if self.features >= 2 else 0
+        return 5 * (STATISTICS + CELL_SUMMARIES + mixtures) + (7 if self.features >= 2 else 6)
 
     @property
     def width(self) -> int:
@@ -57,10 +65,13 @@ class Rows:
     """Rows described relative to a context, ready for the network."""
 
     cells: Tensor  # B N d CELL_FEATURES
-    statistics: Tensor  # B N ROW_FEATURES
+    statistics: Tensor  # B N row_features
 
     def to(self, dtype: torch.dtype) -> Rows:
         return Rows(self.cells.to(dtype), self.statistics.to(dtype))
+
+    def take(self, rows: slice) -> Rows:
+        return Rows(self.cells[:, rows], self.statistics[:, rows])
 
     def __getitem__(self, tables: slice) -> Rows:
         return Rows(self.cells[tables], self.statistics[tables])
@@ -69,14 +80,17 @@ class Rows:
 class Description:
     """All parameter-free statistics of a context (B, n, d), NaN = missing."""
 
-    def __init__(self, context: Tensor):
+    def __init__(self, context: Tensor, features: int = 2):
         with torch.autocast(context.device.type, enabled=False), torch.no_grad():
-            self.rows = context.shape[1]
-            self.cells = Cells(context)
-            cells, standard, white, summaries = self.cells(context)
+            self.rows, self.features = context.shape[1], features
+            self.cells = Cells(context, exchangeable=features >= 2)
+            cells, standard, white, summaries = self.cells(context, in_context=True)
             self.neighbours = Neighbours(standard, white)
             near = self.neighbours(standard, white, leave_one_out=True)
-            raw = torch.cat([near, summaries], -1)  # B n ROW_STATISTICS
+            raw = torch.cat([near, summaries], -1)  # B n statistics
+            if features >= 2:
+                self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
+                raw = torch.cat([raw, self.mixtures.context], -1)
             ordered = raw.sort(1).values
             n = self.rows
             low, self.middle, high = (
@@ -99,9 +113,11 @@ class Description:
         level = torch.cat([self.middle, self.spread.log()], -1).clamp(-12, 12) / 3
         log_n, log_d = math.log(self.rows), math.log(self.cells.columns)
         ratio = log_n - log_d
-        size = torch.tensor(
-            [log_n / 3 - 2, log_d - 2.5, ratio / 3 - 1, 1 / log_n, 1 / self.cells.columns, 1.0]
-        )
+        sizes = [log_n / 3 - 2, log_d - 2.5, ratio / 3 - 1]
+        sizes += [1 / max(log_n, 0.5), 1 / self.cells.columns, 1.0]
+        if self.features >= 2:
+            sizes.append(min(2.0, self.cells.columns / self.rows))
+        size = torch.tensor(sizes)
         constant = torch.cat([level, size.to(level).expand(level.shape[0], 1, len(size))], -1)
         return torch.cat(
             [
@@ -118,6 +134,8 @@ class Description:
         with torch.autocast(query.device.type, enabled=False):
             cells, standard, white, summaries = self.cells(query)
             raw = torch.cat([self.neighbours(standard, white), summaries], -1)
+            if self.features >= 2:
+                raw = torch.cat([raw, self.mixtures(white)], -1)
             return Rows(cells, self._row_features(raw))
 
 
@@ -223,7 +241,7 @@ class Network(nn.Module):
         self.row_norm = Norm(c.cell_width)
         self.mix = nn.Linear(width, width)
         self.statistics = nn.Sequential(
-            nn.Linear(ROW_FEATURES, width), nn.GELU(), nn.Linear(width, width)
+            nn.Linear(c.row_features, width), nn.GELU(), nn.Linear(width, width)
         )
         self.blocks = nn.ModuleList(Block(width, c.heads, c.feed_forward) for _ in range(c.layers))
         # How much sharper attention gets as the context grows, per layer and head.
@@ -237,10 +255,11 @@ class Network(nn.Module):
     # ---- the two halves of the forward path, on described rows
 
     def encode(self, rows: Rows, names: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        """Run the context through all layers; return keys and values per layer, and the level (B, 2).
+        """Run the context through all layers; return its keys and values, and the level (B, 2).
 
-        The level is the middle and the log half-width of the interval between the 10th and the 90th
-        percentile of the context's log-density, relative to a Gaussian with the context's covariance.
+        The level is the middle and the log half-width of the interval between the 10th and the
+        90th percentile of the context's log-density, relative to a Gaussian with the context's
+        covariance.
         """
         x = self._tokens(rows, names)  # B n width
         memory = []
@@ -252,7 +271,7 @@ class Network(nn.Module):
         return memory, self.level_head(self.level_norm(x).mean(1)).float()
 
     def energy_of(self, rows: Rows, names: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Run query rows through all layers against the context's memory; return energies (B, m)."""
+        """Run query rows through all layers against the context's memory: energies (B, m)."""
         x = self._tokens(rows, names)  # B m width
         for i, (block, (k, v)) in enumerate(zip(self.blocks, memory, strict=True)):
             q = self.operations.queries(block, x, self._sharpness(i, k.shape[2]))
@@ -260,7 +279,7 @@ class Network(nn.Module):
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
 
     def column_names(self, column_key: Tensor, order: Tensor | None = None) -> Tensor:
-        """Give each column (B, d) a code by the rank of its key, so that column order does not matter.
+        """Give each column (B, d) a code by the rank of its key: column order does not matter.
 
         `order` (max_columns,) permutes the codes: another, equally good way to tell columns apart.
         """
@@ -273,8 +292,19 @@ class Network(nn.Module):
         return (1 + self.sharpen[layer] * (math.log(rows) - math.log(600)))[:, None, None]
 
     def _tokens(self, rows: Rows, names: Tensor) -> Tensor:
-        """Attend over each row's cells and concatenate its class tokens: (B, N, d, F) -> (B, N, width)."""
+        """Attend over each row's cells, concatenate its class tokens: (B, N, width).
+
+        Without gradients to keep, a few rows at a time: a long context must not need much memory.
+        """
         batch, n, d, _ = rows.cells.shape
+        step = max(1, CELLS_AT_ONCE // (batch * (d + self.config.class_tokens)))
+        if torch.is_grad_enabled() or n <= step:
+            return self._tokens_at_once(rows, names)
+        parts = [slice(start, start + step) for start in range(0, n, step)]
+        return torch.cat([self._tokens_at_once(rows.take(part), names) for part in parts], 1)
+
+    def _tokens_at_once(self, rows: Rows, names: Tensor) -> Tensor:
+        batch, n = rows.cells.shape[:2]
         x = self.cell(rows.cells) + names[:, None]
         classes = self.classes.to(x.dtype).expand(batch, n, -1, -1)
         x = torch.cat([classes, x.to(classes.dtype)], 2).flatten(0, 1)  # B*N c+d cell_width
@@ -297,7 +327,7 @@ class Network(nn.Module):
         `categorical` (d,) marks columns whose values are counted, not measured; it matters for the
         percentiles alone. `order` is passed on to `column_names`.
         """
-        description = Description(context)
+        description = Description(context, self.config.features)
         names = self.column_names(description.column_key, order)
         memory, level = self.encode(description.context, names)
         return Context(
@@ -311,7 +341,7 @@ class Network(nn.Module):
     def percentiles(
         self, description: Description, level: Tensor, categorical: Tensor | None = None
     ) -> Tensor:
-        """Turn the level head's output into percentiles (B, 2) in nats and in the columns' units."""
+        """Turn the level head's output into percentiles (B, 2), nats in the columns' units."""
         cells = description.cells
         scale = cells.scale[:, 0].log().float()  # B d
         if categorical is not None:

@@ -1,9 +1,9 @@
 """Describe every row by its distances to the context rows.
 
-Nearest-neighbour distances and kernel sums are what classical estimators know; the network starts from
-them and learns the corrections. Context rows are described as if they were not in the context. Exact
-copies of a row are counted but are no neighbours: copies tell how a table was sampled, not how dense it
-is, unless the table is discrete, and the network can see that.
+Nearest-neighbour distances and kernel sums are what classical estimators know; the network starts
+from them and learns the corrections. Context rows are described as if they were not in the
+context. Exact copies of a row are counted but are no neighbours: copies tell how a table was
+sampled, not how dense it is, unless the table is discrete, and the network can see that.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 NEIGHBOURS = (1, 5, 20)
 BANDWIDTHS = (1.0, 0.35)  # multiples of Scott's rule
 STATISTICS = 2 * (len(NEIGHBOURS) + len(BANDWIDTHS)) + 1
+SPARSITY = len(NEIGHBOURS) + len(BANDWIDTHS) + 2  # which: log-distance to the 20th, whitened
 CHUNK_ENTRIES = 2**27  # entries of the distance matrix held at once
 COPY_TOLERANCE = 1e-6  # squared distance per column, relative to the rows' own size
 FAR = 1e4

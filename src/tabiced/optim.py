@@ -29,7 +29,7 @@ class Muon:
     def __init__(
         self, parameters: Iterable[nn.Parameter], momentum: float = 0.95, weight_decay: float = 0.01
     ):
-        by_shape: dict[tuple[int, ...], list[nn.Parameter]] = {}
+        by_shape: dict[tuple[int, ...], list[Tensor]] = {}
         for p in parameters:
             by_shape.setdefault(tuple(sorted(p.shape)), []).append(p)
         self.groups = list(by_shape.values())
@@ -42,11 +42,9 @@ class Muon:
     def step(self, rate: Tensor) -> None:
         for parameters, buffer in zip(self.groups, self.buffers, strict=True):
             tall = [p.shape[0] > p.shape[1] for p in parameters]
-            gradients = [
-                p.grad.mT if t else p.grad  # type: ignore[union-attr]
-                for p, t in zip(parameters, tall, strict=True)
-            ]
-            gradient = torch.stack(gradients)
+            gradients: list[Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
+            wide = [g.mT if t else g for g, t in zip(gradients, tall, strict=True)]
+            gradient = torch.stack(wide)
             buffer.lerp_(gradient, 1 - self.momentum)
             update = orthogonalise(gradient.lerp(buffer, self.momentum))
             # The root mean square of an update then matches AdamW's.
@@ -59,7 +57,8 @@ class Muon:
 class Optimizer:
     """Update a network's parameters: Muon on block matrices, AdamW on the rest.
 
-    Rates live in tensors and nothing waits for the device, so a step can be captured as a CUDA graph.
+    Rates live in tensors and nothing waits for the device, so a step can be captured as a CUDA
+    graph.
     """
 
     def __init__(self, network: nn.Module, muon_rate: float, adam_rate: float):

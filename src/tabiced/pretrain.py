@@ -1,11 +1,13 @@
 """Pretrain the network on tables drawn from the prior.
 
-    python -m tabiced.pretrain --run runs/toy --size tiny --curriculum toy --steps 200    # seconds on a CPU
-    python -m tabiced.pretrain --run runs/gpu --minutes 25 --compile                      # one GPU
+    # seconds on a CPU
+    python -m tabiced.pretrain --run runs/toy --size tiny --curriculum toy --steps 200
+    # one GPU
+    python -m tabiced.pretrain --run runs/gpu --minutes 25 --compile
 
-The run's folder holds `checkpoint.safetensors` (everything needed to continue: start the same command
-again), `log.csv`, and `network.json` with its parts: 16-bit weights that `load_network` reads. Needs torch,
-numpy and safetensors only.
+The run's folder holds `checkpoint.safetensors` (everything needed to continue: start the same
+command again), `log.csv`, and `network.json` with its parts: 16-bit weights that `load_network`
+reads. Needs torch, numpy and safetensors only.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Trainer:
             o.curriculum,
             device=self.device,
             seed=o.seed,
-            max_columns=config.max_columns,
+            config=self.network.config,
             row_budget=o.row_budget,
             cell_budget=o.cell_budget,
             feature_dtype=torch.bfloat16 if self.bfloat else torch.float32,
@@ -103,7 +105,9 @@ class Trainer:
             torch.backends.cuda.enable_cudnn_sdp(False)
             if not o.eager:
                 self.backward, self.update = GraphedBackward(self._backward), Graphed(self._update)
-        self.network.operations = fast_operations(self.device.type == "cuda" and not o.eager, o.compile)
+        self.network.operations = fast_operations(
+            self.device.type == "cuda" and not o.eager, o.compile
+        )
         self.checkpoint = self.folder / "checkpoint.safetensors"
         if self.checkpoint.exists():
             self.restore()
@@ -151,7 +155,7 @@ class Trainer:
         """Train to the end, logging, evaluating and saving every `log_every` seconds or steps."""
         o = self.options
         self.folder.mkdir(parents=True, exist_ok=True)
-        suite = Suite(self.device, tables=o.evaluation_tables) if o.evaluation_tables else None
+        suite = Suite(self.network, tables=o.evaluation_tables) if o.evaluation_tables else None
         sums = torch.zeros(len(TERMS), device=self.device)
         mark, since, clock = (self.step, self.tables, time.monotonic()), 0, time.monotonic()
         next_log = self.seconds + o.log_every

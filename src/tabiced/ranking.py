@@ -16,6 +16,7 @@ from tabiced.estimator import ICED
 with extra("cli"):
     import polars as pl
     from rich.table import Table
+    from rich.text import Text
 
 # A cell is a reason if knowing it costs its row this much energy, and not little beside the others.
 LEAST_REASON = 0.1
@@ -30,9 +31,8 @@ class Unusual:
     energy: float
     p_value: float
     cells: dict[str, Any]
-    surprise: dict[
-        str, float
-    ]  # energy gained by not knowing the cell, most surprising column first
+    # Energy gained by not knowing the cell, the most surprising column first.
+    surprise: dict[str, float]
 
     def reasons(self, most: int = 3) -> list[str]:
         """Name the cells without which the row would look more typical, the strongest first."""
@@ -77,6 +77,20 @@ class Ranking:
             )
         return described
 
+    def with_scores(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Add the energy and the p-value of each row to a table of the same rows."""
+        return frame.with_columns(
+            pl.Series("energy", self.energy), pl.Series("p_value", self.p_value)
+        )
+
+    def surprises(self, rows: Sequence[Unusual]) -> pl.DataFrame:
+        """Lay out the surprise of each cell: one line per row, columns in the table's order."""
+        columns = self.frame.columns
+        number = "row" if "row" not in columns else "row_number"
+        return pl.DataFrame(
+            [{number: row.row} | {name: row.surprise[name] for name in columns} for row in rows]
+        )
+
 
 def show_ranking(rows: Sequence[Unusual]) -> Table:
     """Lay out the most unusual rows, one line each."""
@@ -86,7 +100,7 @@ def show_ranking(rows: Sequence[Unusual]) -> Table:
     table.add_column("unusual because of", overflow="fold")
     for row in rows:
         reasons = ", ".join(row.reasons()) or "no single column"
-        table.add_row(str(row.row), f"{row.p_value:.3g}", f"{row.energy:.2f}", reasons)
+        table.add_row(str(row.row), f"{row.p_value:.3g}", f"{row.energy:.2f}", Text(reasons))
     return table
 
 
@@ -102,8 +116,8 @@ def show_explanation(row: Unusual, width: int = 24) -> Table:
     for name, gain in row.surprise.items():
         bar = "█" * round(width * max(gain, 0.0) / longest)
         table.add_row(
-            name,
-            _show(row.cells[name]),
+            Text(name),
+            Text(_show(row.cells[name])),
             f"{gain:+.2f}",
             bar,
             style="" if gain >= LEAST_REASON else "dim",

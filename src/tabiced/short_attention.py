@@ -1,12 +1,17 @@
 """Attention over short sequences as one Triton kernel per direction, for training on a GPU.
 
-The cells of a row make sequences of a few dozen tokens, of which a step has tens of thousands. General
-attention kernels pad each to 128 tokens and spend a quarter of the step on that. Here a whole sequence of
-one head fits into one tile, so the forward pass is a softmax between two small products, and the backward
-pass recomputes it: nothing but q, k and v is kept.
+The cells of a row make sequences of a few dozen tokens, of which a step has tens of thousands.
+General attention kernels pad each to 128 tokens and spend a quarter of the step on that. Here a
+whole sequence of one head fits into one tile, so the forward pass is a softmax between two small
+products, and the backward pass recomputes it: nothing but q, k and v is kept.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+# (the arguments of Triton kernels are pointers and numbers of Triton's own kinds)
+
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
@@ -87,7 +92,7 @@ def _sizes(q: Tensor, k: Tensor) -> dict[str, int]:
 
 class _ShortAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(q, k, v)
         o = _like(q)
         strides = (*_strides(q), *_strides(k), *_strides(v), *_strides(o))
@@ -97,7 +102,7 @@ class _ShortAttention(torch.autograd.Function):
         return o
 
     @staticmethod
-    def backward(ctx, do: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, do: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = ctx.saved_tensors
         do = do if do.stride(3) == 1 else do.contiguous()
         dq, dk, dv = _like(q), _like(k), _like(k)

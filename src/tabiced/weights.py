@@ -1,7 +1,7 @@
 """Read and write network weights: 16-bit safetensors in a few files, described by a JSON card.
 
-The card names the architecture, the files with their SHA-256 and whatever the training wants to tell.
-Nothing is downloaded and nothing is unpickled; a file whose checksum differs is refused.
+The card names the architecture, the files with their SHA-256 and whatever the training wants to
+tell. Nothing is downloaded and nothing is unpickled; a file whose checksum differs is refused.
 """
 
 from __future__ import annotations

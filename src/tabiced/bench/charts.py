@@ -30,7 +30,8 @@ def draw_adbench(measured: Means, quoted: Means, path: Path) -> None:
             [name.replace("*", "") for name in names], heights, color=[COLOURS[k] for k in kinds]
         )
         axes.bar_label(bars, fmt="%.1f", padding=3)
-        axes.set_xlim(50, max(heights) + 4)
+        axes.set_xlim(min(50, min(heights) - 3), max(heights) + 4)
+        axes.margins(y=0.01)
         axes.set_xlabel("mean AUROC, percent (pale: quoted from the paper)")
         axes.spines[["top", "right"]].set_visible(False)
         path.parent.mkdir(parents=True, exist_ok=True)

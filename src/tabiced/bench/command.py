@@ -22,7 +22,7 @@ from tabiced._extras import MissingExtraError
 from tabiced.bench import adbench, density, macrodata, ours, speed, summary
 from tabiced.bench.methods import Method, pick
 from tabiced.bench.results import Results, describe_machine, note_machine
-from tabiced.bench.tasks import detect
+from tabiced.bench.tasks import Task, detect, side_by_side
 
 RESULTS = Path("benchmarks/results")
 COMMANDS = {
@@ -80,6 +80,8 @@ def build_parser() -> argparse.ArgumentParser:
         _add_tasks(command[name])
     for name in ("macrodata", "adbench", "density", "speed"):
         _add_methods(command[name], name)
+    for name in ("macrodata", "adbench", "density"):
+        command[name].add_argument("--jobs", type=int, default=1, help="processes, on a CPU")
     return parser
 
 
@@ -135,11 +137,22 @@ def reporter(quiet: bool) -> Callable[[str], None] | None:
     return None if quiet else report
 
 
+def run_detection(
+    options: argparse.Namespace, tasks: list[Task], methods: list[Method], results: Results
+) -> None:
+    report = reporter(options.quiet)
+
+    def work(i: int, part: Results) -> None:
+        detect(tasks[i :: options.jobs], methods, part, options.force, report)
+
+    side_by_side(options.jobs, results, work)
+
+
 def run_macrodata(options: argparse.Namespace) -> None:
     methods, results = choose(options, macrodata.BASELINES), macrodata.open_results(options.out)
     with np.load(options.pack) as pack:
         tasks = macrodata.tasks(pack, options.limit)
-        detect(tasks, methods, results, options.force, reporter(options.quiet))
+        run_detection(options, tasks, methods, results)
     finish(options, methods, results, summary.macrodata_lines(results.rows(), tasks, methods))
 
 
@@ -151,7 +164,7 @@ def run_adbench(options: argparse.Namespace) -> None:
         tasks = adbench.folder_tasks(
             _folder(options), options.seeds, options.settings, _protocol(options), options.tables
         )
-    detect(tasks, methods, results, options.force, reporter(options.quiet))
+    run_detection(options, list(tasks), methods, results)
     finish(options, methods, results, summary.adbench_lines(results.rows(), methods))
 
 
@@ -173,9 +186,16 @@ def _protocol(options: argparse.Namespace) -> str:
 
 def run_density(options: argparse.Namespace) -> None:
     methods, results = choose(options, density.BASELINES), density.open_results(options.out)
-    density.estimate(
-        options.suites, methods, results, options.tables, options.force, reporter(options.quiet)
-    )
+    report = reporter(options.quiet)
+    stale = density.discard_stale(results, options.suites, range(options.tables))
+    if stale:
+        print(f"dropped {stale} results: the prior draws other tables now", file=sys.stderr)
+
+    def work(i: int, part: Results) -> None:
+        tables = range(i, options.tables, options.jobs)
+        density.estimate(options.suites, methods, part, tables, options.force, report)
+
+    side_by_side(options.jobs, results, work)
     finish(options, methods, results, summary.density_lines(results.rows(), methods))
 
 

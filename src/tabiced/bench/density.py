@@ -13,7 +13,7 @@ when only our weights change; `check`, a table's mean true log-density, tells if
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from tabiced.bench import classical
 from tabiced.bench.methods import Method, Score
 from tabiced.bench.metrics import kendall_tau, pairwise_accuracy
 from tabiced.bench.neural import neural
-from tabiced.bench.results import Results, number
+from tabiced.bench.results import Results, Row, number
 from tabiced.bench.tasks import METHOD_KEY, attempt
 
 TABLES, QUERIES = 50, 256
@@ -124,22 +124,37 @@ def open_results(path: str | os.PathLike[str]) -> Results:
     return Results(path, KEY, VALUES)
 
 
+def discard_stale(results: Results, suites: Sequence[str], tables: Iterable[int]) -> int:
+    """Drop the rows of tables that the prior no longer draws as it did; return how many."""
+    current = {(s, str(i)): _check(draw(SUITES[s], i)) for s in suites for i in tables}
+
+    def is_stale(row: Row) -> bool:
+        check = current.get((row["suite"], row["table"]))
+        return check is not None and not np.isclose(number(row["check"]), check, rtol=1e-3)
+
+    return results.discard(is_stale)
+
+
+def _check(table: Table) -> float:
+    return float(np.mean(table.log_density, dtype=np.float64))
+
+
 def estimate(
     suites: Sequence[str],
     methods: Sequence[Method],
     results: Results,
-    tables: int = TABLES,
+    tables: Iterable[int] = range(TABLES),
     force: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> None:
     """Score the tables of the suites with every method and store how well the order is kept."""
     for name in suites:
-        for index in range(tables):
+        for index in tables:
             table = draw(SUITES[name], index)
-            check = float(np.mean(table.log_density, dtype=np.float64))
+            check = _check(table)
             for method in methods:
                 key = {"suite": name, "table": index, **method.key}
-                if not force and _is_current(results, key, check):
+                if not force and key in results:
                     continue
                 results.add(
                     {**key, **_measure(method, table, index, SUITES[name].in_nats), "check": check}
@@ -147,11 +162,6 @@ def estimate(
                 if report:
                     accuracy = results.get(key)["pairwise_accuracy"]  # type: ignore[index]
                     report(f"{method.name:10s} {name} {index} {accuracy}")
-
-
-def _is_current(results: Results, key: dict[str, object], check: float) -> bool:
-    row = results.get(key)
-    return row is not None and bool(np.isclose(number(row["check"]), check, rtol=1e-3))
 
 
 def _measure(method: Method, table: Table, seed: int, in_nats: bool) -> dict[str, object]:

@@ -1,11 +1,13 @@
 """Store results as CSV files to which interrupted runs return."""
 
+import copy
 import csv
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 Row = dict[str, str]
 
@@ -14,22 +16,40 @@ class Results:
     """A benchmark's rows in a CSV file: `key` columns say what was measured, the others how well.
 
     A row is on disk as soon as `add` returns. A row with the key of an earlier one replaces it.
+    Processes that work side by side write to parts, files of their own, which `absorb` takes in.
     """
 
     def __init__(self, path: str | os.PathLike[str], key: Sequence[str], values: Sequence[str]):
         self.path, self.key, self.fields = Path(path), tuple(key), (*key, *values)
-        self._rows = self._read()
+        self._rows = self._read(self.path)
 
-    def _read(self) -> dict[tuple[str, ...], Row]:
+    def _read(self, path: Path) -> dict[tuple[str, ...], Row]:
         rows = {}
-        for row in read_csv(self.path) if self.path.exists() else []:
+        for row in read_csv(path) if path.exists() else []:
             if tuple(row) != self.fields:
                 raise ValueError(
-                    f"{self.path} has the columns {', '.join(row)}; expected "
+                    f"{path} has the columns {', '.join(row)}; expected "
                     f"{', '.join(self.fields)}. Choose another --out file."
                 )
             rows[self._identity(row)] = row
         return rows
+
+    def part(self, number: int) -> Self:
+        """Return results that know the rows of these, but write new ones to a file of their own."""
+        part = copy.copy(self)
+        part._rows = dict(self._rows)
+        part.path = self.path.with_suffix(f".part{number}.csv")
+        return part
+
+    def absorb(self) -> None:
+        """Take in and remove all parts, those of an interrupted run as well."""
+        parts = sorted(self.path.parent.glob(f"{self.path.stem}.part*.csv"))
+        for path in parts:
+            self._rows |= self._read(path)
+        if parts:
+            self._rewrite()
+        for path in parts:
+            path.unlink()
 
     def _identity(self, row: Mapping[str, object]) -> tuple[str, ...]:
         return tuple(str(row[name]) for name in self.key)
@@ -59,16 +79,27 @@ class Results:
                 writer.writeheader()
             writer.writerow(text)
 
+    def discard(self, unwanted: Callable[[Row], bool]) -> int:
+        """Remove rows from the file; return how many."""
+        kept = {key: row for key, row in self._rows.items() if not unwanted(row)}
+        gone = len(self._rows) - len(kept)
+        if gone:
+            self._rows = kept
+            self._write()
+        return gone
+
     def sort(self) -> None:
         """Put the file into a fixed order, so that reruns give small differences."""
-        self._rewrite(in_order=True)
+        self._rewrite()
+        order = sorted(self._rows, key=lambda identity: [*map(_natural, identity)])
+        self._rows = {identity: self._rows[identity] for identity in order}
+        self._write()
 
-    def _rewrite(self, in_order: bool = False) -> None:
-        self._rows = self._read() | self._rows  # another run may have added rows meanwhile
-        if in_order:
-            self._rows = dict(
-                sorted(self._rows.items(), key=lambda item: [*map(_natural, item[0])])
-            )
+    def _rewrite(self) -> None:
+        self._rows = self._read(self.path) | self._rows  # another run may have added rows meanwhile
+        self._write()
+
+    def _write(self) -> None:
         draft = self.path.with_suffix(".tmp")
         with draft.open("w", newline="") as file:
             writer = csv.DictWriter(file, self.fields, lineterminator="\n")

@@ -5,9 +5,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import TypeVar
 
 import numpy as np
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from tabiced.bench.methods import Method, Score
 from tabiced.bench.metrics import auroc, average_precision
@@ -46,6 +49,31 @@ def every_nth(items: Sequence[T], limit: int | None) -> list[T]:
     if limit is None or limit >= len(items):
         return list(items)
     return [items[i * len(items) // limit] for i in range(limit)]
+
+
+def side_by_side(jobs: int, results: Results, work: Callable[[int, Results], None]) -> None:
+    """Call `work(i, results)` for every i below `jobs`, each in a process with one thread."""
+    results.absorb()
+    if jobs == 1:
+        work(0, results)
+        return
+
+    def alone(i: int) -> None:
+        torch.set_num_threads(1)
+        with threadpool_limits(1):
+            work(i, results.part(i))
+
+    # Forked, so that methods, which are closures, need not be pickled.
+    processes = [get_context("fork").Process(target=alone, args=(i,)) for i in range(jobs)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    results.absorb()
+    if any(process.exitcode for process in processes):
+        raise RuntimeError(
+            "a process failed; what the others measured is stored, run again to resume"
+        )
 
 
 def detect(

@@ -141,7 +141,7 @@ def plan_categories(random: Random, budget: int, share: float) -> list[Encoding]
     return encodings
 
 
-class IndependentCategories(CategoricalColumns, name="independent_categories", full=0.12):
+class IndependentCategories(CategoricalColumns, name="independent_categories", full=0.08):
     """Categorical columns that tell nothing about the others."""
 
     @staticmethod
@@ -156,7 +156,7 @@ class IndependentCategories(CategoricalColumns, name="independent_categories", f
         )
 
 
-class DependentCategories(CategoricalColumns, name="dependent_categories", full=0.35):
+class DependentCategories(CategoricalColumns, name="dependent_categories", full=0.28):
     """Categorical columns with probabilities of their own in every component."""
 
     needs_components = True

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tabiced.prior.randomness import Random
-from tabiced.prior.scene import Event, Scene
+from tabiced.prior.scene import Event, Scene, rows_of
 
 
 class Contamination(Event):
@@ -44,6 +44,18 @@ def some_columns(random: Random, rows: Tensor) -> Tensor:
     return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
 
 
+def foreign_rows(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+    """Draw a row of the next table in place of every row (T, N, c), in this table's units."""
+    t, n, c = rows.shape
+    index = random.integers((t, n), 0, scene.clean.shape[1])
+    other = rows_of(scene.clean.roll(1, 0), index)
+    middle, spread = scene.quantile(0.5).roll(1, 0), scene.spread.roll(1, 0)
+    size = random.log_uniform((t, 1, 1), 0.3, 1.5)
+    shift = random.normal((t, 1, c)) * random.log_uniform((t, 1, 1), 0.1, 3.0)
+    place = ((other - middle) / spread).clamp(-50, 50) * size + shift
+    return scene.mix(scene.quantile(0.5) + scene.spread * place, other)
+
+
 class Scattered(Contamination, name="scattered_outliers", full=0.09):
     """Uniform in a box around the bulk, in some of the columns."""
 
@@ -76,6 +88,17 @@ class Shuffled(Contamination, name="shuffled_outliers", full=0.08):
     @staticmethod
     def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
         return scene.clean.gather(1, random.integers(rows.shape, 0, scene.clean.shape[1]))
+
+
+class Foreign(Contamination, name="foreign_outliers", full=0.14):
+    """Rows of another table of the group, moved and resized: a population of its own.
+
+    What other classes are to one class: clusters with their own dependence that overlap the bulk.
+    """
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        return foreign_rows(random, scene, rows)
 
 
 class Inflated(Contamination, name="inflated_outliers", full=0.07):

@@ -24,6 +24,7 @@ class Shown:
         for column, encoding in enumerate(encodings):
             source += [column] * encoding.width
             level += list(range(encoding.levels)) if encoding.one_hot else [-1]
+        self.one_hot = any(e.one_hot for e in encodings)
         self.source = torch.tensor(source, device=device)  # (d,) process column of a shown one
         self.level = torch.tensor(level, device=device)  # (d,) level a one-hot column stands for
         counted = torch.tensor([encodings[i].levels > 0 for i in source], device=device)
@@ -51,7 +52,8 @@ class Shown:
             rows[..., self.coded] = codes.gather(3, cells.long().unsqueeze(-1)).squeeze(-1).double()
         if missing is not None:
             rows = rows.masked_fill(missing, torch.nan)
-        wide = rows[..., self.source]
-        hot = (wide == self.level).to(wide.dtype).masked_fill(wide.isnan(), torch.nan)
-        wide = torch.where(self.level >= 0, hot, wide)
-        return wide.gather(2, self.order.unsqueeze(1).expand(t, n, -1)).float()
+        if self.one_hot:
+            rows = rows[..., self.source]
+            hot = (rows == self.level).to(rows.dtype).masked_fill(rows.isnan(), torch.nan)
+            rows = torch.where(self.level >= 0, hot, rows)
+        return rows.gather(2, self.order.unsqueeze(1).expand(t, n, -1)).float()

@@ -9,7 +9,20 @@ from tabiced.prior.randomness import Random
 
 PRESETS = ("paper", "full")
 
-_SLOTS: dict[str, list[type[Ingredient]]] = {}
+SLOTS = {
+    "base": "exactly one",
+    "covariance": "each independently, for the mixtures of `full`",
+    "flows": "at most one, for mixtures",
+    "marginals": "each independently",
+    "categorical": "each independently",
+    "columns": "each independently",
+    "perturbation": "at most one",
+    "contamination": "at most one",
+    "sampling": "each independently",
+}
+"""The decisions a table takes, and how many ingredients each may draw."""
+
+_MEMBERS: dict[str, list[type[Ingredient]]] = {slot: [] for slot in SLOTS}
 
 
 class Ingredient:
@@ -17,7 +30,7 @@ class Ingredient:
 
         class Copies(Event, name="copies", full=0.25): ...
 
-    slot: Which decision it takes part in; see `Recipe` for how each slot is decided.
+    slot: Which decision it takes part in; see `SLOTS` for how each is decided.
     name: What `Prior(without=...)` calls it; a slot's name stands for all its ingredients.
     odds: Per preset, the probability of a table having it (in the slot `base`: a weight).
     """
@@ -30,7 +43,7 @@ class Ingredient:
         super().__init_subclass__()
         if name is not None:
             cls.name, cls.odds = name, {"paper": paper, "full": full}
-            _SLOTS.setdefault(cls.slot, []).append(cls)
+            _MEMBERS[cls.slot].append(cls)
 
 
 Kind = TypeVar("Kind", bound=Ingredient)
@@ -38,7 +51,7 @@ Kind = TypeVar("Kind", bound=Ingredient)
 
 def ingredients() -> dict[str, list[type[Ingredient]]]:
     """Return every known ingredient by slot."""
-    return {slot: list(members) for slot, members in _SLOTS.items()}
+    return {slot: list(members) for slot, members in _MEMBERS.items()}
 
 
 class Recipe:
@@ -47,7 +60,7 @@ class Recipe:
     def __init__(self, preset: str, without: tuple[str, ...] = ()):
         if preset not in PRESETS:
             raise ValueError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
-        known = set(_SLOTS) | {member.name for slot in _SLOTS.values() for member in slot}
+        known = set(SLOTS) | {member.name for members in _MEMBERS.values() for member in members}
         unknown = sorted(set(without) - known)
         if unknown:
             raise ValueError(
@@ -56,7 +69,7 @@ class Recipe:
             )
         self.preset = preset
         self.without = frozenset(without)
-        if "base" in _SLOTS and not self._odds("base"):
+        if not self._odds("base"):
             raise ValueError("every base distribution is switched off; leave at least one")
 
     def allows(self, name: str) -> bool:
@@ -66,7 +79,7 @@ class Recipe:
     def _odds(self, slot: str) -> list[tuple[type[Ingredient], float]]:
         if slot in self.without:
             return []
-        pairs = ((member, member.odds[self.preset]) for member in _SLOTS.get(slot, ()))
+        pairs = ((member, member.odds[self.preset]) for member in _MEMBERS[slot])
         return [(m, odds) for m, odds in pairs if odds > 0 and m.name not in self.without]
 
     def _candidates(self, kind: type[Kind]) -> list[tuple[type[Kind], float]]:

@@ -23,55 +23,106 @@ class Marginal(Ingredient):
 
 
 class Warp(Transform):
-    r"""y = g(c u), u = r asinh(z / r), with g drawn per column.
+    r"""y = g(c u), u = r asinh(z / r), in the columns of a mask; the others stay as they are.
 
-    g is the identity (0), exp (1), sinh (2), the sigmoid v / sqrt(1 + v^2) (3) or the power
-    sign(v) ((1 + |v|)^p - 1) (4). The asinh is nearly the identity for |z| < r and keeps exp and
-    sinh of far outliers at powers of z, so that nothing overflows; identity columns skip it.
+    The asinh is nearly the identity for |z| < r and grows like a logarithm beyond, which keeps exp
+    and sinh of far outliers at powers of z, so that nothing overflows.
     """
 
-    def __init__(self, kind: Tensor, steepness: Tensor, power: Tensor, radius: float):
-        self.kind = kind  # (T, 1, d) integers
-        self.c, self.p, self.r = steepness, power, radius
+    def __init__(self, columns: Tensor, steepness: Tensor, radius: float):
+        self.columns = columns  # (T, 1, d) bool
+        self.slope = steepness * radius  # c r
+        self.radius = radius
 
     def forward(self, x: Tensor) -> Tensor:
-        v = self.c * self.r * torch.asinh(x / self.r)
-        y = torch.where(self.kind == 1, v.exp(), x)
-        y = torch.where(self.kind == 2, v.sinh(), y)
-        y = torch.where(self.kind == 3, v * torch.rsqrt(1 + v.square()), y)
-        power = v.sign() * torch.expm1(self.p * torch.log1p(v.abs()))
-        return torch.where(self.kind == 4, power, y)
+        warped = self.g(self.slope * torch.asinh(x / self.radius))
+        return torch.where(self.columns, warped, x)
 
     def inverse(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        # per kind: v and log dv/dy, on inputs clamped into the range
-        positive = y.clamp_min(1e-30).log()
+        # z = r sinh(w), w = v / (c r); the clamp only meets cells no data reaches
+        v, log_slope, outside = self.undo(y)
+        w = (v / self.slope).clamp(-50.0, 50.0)
+        log_det = log_slope + w.cosh().log() + (self.radius / self.slope).log()
+        x = self.radius * w.sinh()
+        if outside is not None:
+            x, log_det = x.masked_fill(outside, 0.0), log_det.masked_fill(outside, IMPOSSIBLE)
+        return torch.where(self.columns, x, y), (log_det * self.columns).sum(-1)
+
+    def g(self, v: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def undo(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return v = g^-1(y), log dv/dy, and which cells are outside the range of g, if any can."""
+        raise NotImplementedError
+
+
+class Exp(Warp):
+    """g(v) = exp(v): positive and skewed."""
+
+    def g(self, v: Tensor) -> Tensor:
+        return v.exp()
+
+    def undo(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        v = y.clamp_min(1e-30).log()
+        return v, -v, y <= 0
+
+
+class Sinh(Warp):
+    """g(v) = sinh(v): longer tails."""
+
+    def g(self, v: Tensor) -> Tensor:
+        return v.sinh()
+
+    def undo(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        return y.asinh(), -0.5 * torch.log1p(y.square()), None
+
+
+class Sigmoid(Warp):
+    """g(v) = v / sqrt(1 + v^2): squashed between -1 and 1, which tanh would reach in float32."""
+
+    def g(self, v: Tensor) -> Tensor:
+        return v * torch.rsqrt(1 + v.square())
+
+    def undo(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         room = torch.log1p(-y.square().clamp_max(1 - 1e-12))
+        return y.clamp(-1, 1) * torch.exp(-0.5 * room), -1.5 * room, y.abs() >= 1
+
+
+class Power(Warp):
+    """g(v) = sign(v) ((1 + |v|)^p - 1)."""
+
+    def __init__(self, columns: Tensor, steepness: Tensor, radius: float, power: Tensor):
+        super().__init__(columns, steepness, radius)
+        self.power = power
+
+    def g(self, v: Tensor) -> Tensor:
+        return v.sign() * torch.expm1(self.power * torch.log1p(v.abs()))
+
+    def undo(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         grown = torch.log1p(y.abs())
-        v = torch.where(self.kind == 1, positive, y.asinh())
-        v = torch.where(self.kind == 3, y.clamp(-1, 1) * torch.exp(-0.5 * room), v)
-        v = torch.where(self.kind == 4, y.sign() * torch.expm1(grown / self.p), v)
-        slope = torch.where(self.kind == 1, -positive, -0.5 * torch.log1p(y.square()))
-        slope = torch.where(self.kind == 3, -1.5 * room, slope)
-        slope = torch.where(self.kind == 4, (1 / self.p - 1) * grown - self.p.log(), slope)
-        # z = r sinh(v / (c r)), log dz/dv = log cosh(v / (c r)) - log c
-        w = (v / (self.c * self.r)).clamp(-50, 50)
-        x = torch.where(self.kind == 0, y, self.r * w.sinh())
-        log_det = torch.where(self.kind == 0, 0.0, slope + w.cosh().log() - self.c.log())
-        outside = ((self.kind == 1) & (y <= 0)) | ((self.kind == 3) & (y.abs() >= 1))
-        return x.masked_fill(outside, 0.0), log_det.masked_fill(outside, IMPOSSIBLE).sum(-1)
+        log_slope = (1 / self.power - 1) * grown - self.power.log()
+        return y.sign() * torch.expm1(grown / self.power), log_slope, None
 
 
 class MarginalWarps(Marginal, name="warps", full=0.40):
-    """Skew, stretch or squash some of the columns."""
+    """Skew, stretch or squash some of the columns, one or two ways in a table."""
 
     @staticmethod
     def build(random: Random, tables: int, d: int, heavy: bool) -> list[Transform]:
         shape = (tables, 1, d)
-        kind = random.integers(shape, 1, 5)
-        kind = kind * random.bernoulli(shape, random.uniform((tables, 1, 1)))
-        steepness = random.log_uniform(shape, 0.3, 1.3)
-        power = random.log_uniform(shape, 0.4, 2.5)
-        return [Standardise(), Warp(kind, steepness, power, radius=1.0 if heavy else 2.0)]
+        kinds = random.structure.sample((Exp, Sinh, Sigmoid, Power), random.structure.randint(1, 2))
+        place = random.uniform(shape) / random.uniform((tables, 1, 1), 0.2, 1.0)
+        radius = 1.0 if heavy else 2.0
+        parts: list[Transform] = [Standardise()]
+        for i, kind in enumerate(kinds):
+            columns = (place >= i / len(kinds)) & (place < (i + 1) / len(kinds))
+            steepness = random.log_uniform(shape, 0.3, 1.3)
+            if kind is Power:
+                power = random.log_uniform(shape, 0.4, 2.5)
+                parts.append(Power(columns, steepness, radius, power))
+            else:
+                parts.append(kind(columns, steepness, radius))
+        return parts
 
 
 class Units(Marginal, name="units", full=0.7):

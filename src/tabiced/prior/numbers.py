@@ -138,7 +138,7 @@ class Noise(Side):
         return (Normal().log_prob(e) + log_slope - self.scale.log()).sum(-1, keepdim=True)
 
 
-class RoundedColumns(SideColumns, name="rounded", full=0.30):
+class RoundedColumns(SideColumns, name="rounded", full=0.28):
     """Integers, ratings, counts and rounded measurements that depend on the component."""
 
     needs_components = True
@@ -168,7 +168,7 @@ class RoundedColumns(SideColumns, name="rounded", full=0.30):
         return Rounded(pick.choice(cls.laws), location, scale, unit, low, high, counts)
 
 
-class ZeroInflatedColumns(SideColumns, name="zero_inflated", full=0.15):
+class ZeroInflatedColumns(SideColumns, name="zero_inflated", full=0.12):
     """Amounts that are exactly zero in many rows and positive and skewed in the others."""
 
     needs_components = True

@@ -12,7 +12,7 @@ from tabiced.prior.randomness import Random
 from tabiced.prior.transforms import MinMax, Standardise, Transform
 
 _NEWTON_STEPS = 8
-"""Enough for float64 from the starting points below, whatever the parameters; see the tests."""
+"""Enough for float64 from the starting points below, whatever the parameters."""
 
 
 class Pointwise(Transform):

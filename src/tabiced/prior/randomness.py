@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 from collections.abc import Sequence
@@ -15,18 +16,19 @@ Shape = Sequence[int]
 class Random:
     """Draw tensors on a device from one generator, and structure from a CPU twin seeded by it.
 
-    Structure (how many components, which flow) steers Python control flow; drawing it on the
-    device would stall the device once per choice. All tensors are float64.
+    Structure (how many components, which flow) steers Python control flow; drawing it on the device
+    would stall the device at every choice. The twin is seeded by the generator's state, which lives
+    on the CPU. All tensors are float64.
     """
 
     def __init__(self, generator: torch.Generator, device: torch.device | str | None = None):
-        device = torch.device(device if device is not None else generator.device)
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device).item())
-        if generator.device.type != device.type:
-            generator = torch.Generator(device).manual_seed(seed)
-        self.device = device
+        self.device = torch.device(device if device is not None else generator.device)
+        if generator.device.type != self.device.type:
+            seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+            generator = torch.Generator(self.device).manual_seed(int(seed))
         self.generator = generator
-        self.structure = random.Random(seed)
+        state = hashlib.blake2b(generator.get_state().numpy().tobytes(), digest_size=8)
+        self.structure = random.Random(int.from_bytes(state.digest(), "little"))
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Tensor:
         values = torch.empty(tuple(shape), device=self.device, dtype=torch.float64)

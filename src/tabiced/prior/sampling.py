@@ -1,4 +1,4 @@
-"""How rows were collected: bootstrapped contexts, queries that are context rows, missing cells."""
+"""How rows were collected: bootstrapped contexts, copies, rounded and missing cells."""
 
 from __future__ import annotations
 
@@ -34,6 +34,21 @@ class Copies(Sampling, name="copies", full=0.25):
         copy = random.bernoulli((t, m, 1), random.uniform((t, 1, 1), 0.0, 0.3))
         index = random.integers((t, m), 0, scene.context.shape[1])
         scene.queries = torch.where(copy, rows_of(scene.context, index), scene.queries)
+
+
+class Decimals(Sampling, name="decimals", full=0.35):
+    """Show measured columns with few digits: in steps of 0.1 % to 30 % of their spread.
+
+    The target stays the log-density of the row before rounding, as in a table of measurements.
+    """
+
+    @classmethod
+    def happen(cls, random: Random, scene: Scene) -> None:
+        t, _, c = scene.context.shape
+        affected = random.bernoulli((t, 1, c), random.uniform((t, 1, 1), 0.2, 1.0))
+        measured = torch.arange(c, device=random.device) < scene.process.source.measured
+        step = scene.spread * random.log_uniform((t, 1, c), 1e-3, 0.3)
+        scene.step = step * affected * measured
 
 
 class Missing(Sampling, name="missing_cells", full=0.15):

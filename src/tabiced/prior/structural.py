@@ -184,11 +184,11 @@ class StructuralTables(Base, name="structural", full=0.30):
     def build(random: Random, tables: int, d: int, recipe: Recipe) -> Source:
         pick = random.structure
         categories: list[Encoding] = []
-        if recipe.allows("categorical") and pick.random() < 0.45:
+        if recipe.allows("categorical") and pick.random() < 0.35:
             categories = plan_categories(random, d - 1, pick.uniform(0.0, 0.6))
         left = d - sum(e.width for e in categories)
         stepped = 0
-        if recipe.allows("rounded") and left > 1 and pick.random() < 0.35:
+        if recipe.allows("rounded") and left > 1 and pick.random() < 0.3:
             stepped = pick.randint(1, max(1, int(0.6 * (left - 1))))
         groups: list[list[Encoding]] = [
             *_split(random, categories, 2),

@@ -1,0 +1,133 @@
+"""Describe every row by its log-density under small Gaussian mixtures fitted to the context.
+
+Some steps of expectation maximisation, for all tables at once, see what distances cannot: clusters
+that are thin in different directions. Context rows are scored as if the last step had not seen
+them. The starting points depend on the rows' values alone, never on their order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+COMPONENTS = (2, 5, 10)
+ITERATIONS = 40
+PRIOR_ROWS = 0.5  # per column, and one: rows of the pooled variance every component has seen
+
+
+class Mixtures:
+    """Mixtures of COMPONENTS Gaussians, fitted to whitened context rows (B, n, d)."""
+
+    def __init__(self, white: Tensor, sparsity: Tensor):
+        """Fit; `sparsity` (B, n) is a distance to near rows, small where rows are dense."""
+        self.fits = [_fit(white, sparsity, k) for k in COMPONENTS]
+        found = [_leave_one_out(white, fit) for fit in self.fits]
+        self.context = torch.stack(found, -1) / white.shape[-1]  # B n len(COMPONENTS)
+
+    def __call__(self, white: Tensor) -> Tensor:
+        """Return the log-densities per column (B, m, len(COMPONENTS)) of new rows."""
+        found = [torch.logsumexp(_joint(white, fit), 1) for fit in self.fits]
+        return torch.stack(found, -1) / white.shape[-1]
+
+
+@dataclass
+class _Fit:
+    count: Tensor  # B K: rows in each component
+    centres: Tensor  # B K d
+    inverse: Tensor  # B K d d: inverse Cholesky factor of the covariance
+    rows: int
+
+    @property
+    def log_weights(self) -> Tensor:
+        return torch.log((self.count + 1) / (self.rows + self.count.shape[1]))
+
+
+def _prior_rows(d: int) -> float:
+    return 1 + PRIOR_ROWS * d
+
+
+def _pick(rows: Tensor, index: Tensor) -> Tensor:
+    return rows.gather(1, index[..., None].expand(-1, -1, rows.shape[-1]))
+
+
+def _start(x: Tensor, sparsity: Tensor, k: int) -> Tensor:
+    """Choose rows that are dense and far from each other, the densest first."""
+    scale = sparsity.square() + 1e-6
+    index = sparsity.argmin(1, keepdim=True)  # B 1
+    chosen = [index]
+    nearest = torch.full_like(sparsity, math.inf)
+    for _ in range(k - 1):
+        nearest = torch.minimum(nearest, (x - _pick(x, index)).square().sum(-1))
+        index = (nearest / scale).argmax(1, keepdim=True)
+        chosen.append(index)
+    return _pick(x, torch.cat(chosen, 1))
+
+
+def _fit(x: Tensor, sparsity: Tensor, components: int) -> _Fit:
+    """Run expectation maximisation, each component with some rows of the pooled variance more."""
+    k = min(components, x.shape[1])
+    distance = torch.cdist(_start(x, sparsity, k), x)  # B K n
+    share = torch.nn.functional.one_hot(distance.argmin(1), k).to(x.dtype).mT  # B K n
+    fit = _maximise(x, share)
+    for _ in range(ITERATIONS - 1):
+        fit = _maximise(x, _joint(x, fit).softmax(1))
+    return fit
+
+
+def _maximise(x: Tensor, share: Tensor) -> _Fit:
+    """Fit the components to rows (B, n, d) that belong to them with the given shares (B, K, n)."""
+    _, n, d = x.shape
+    identity = torch.eye(d, dtype=x.dtype, device=x.device)
+    count = share.sum(-1) + 1e-6  # B K
+    centres = share @ x / count[..., None]
+    weighted = (share[..., None] * x[:, None]).mT @ x[:, None]  # B K d d
+    scatter = weighted - count[..., None, None] * centres[..., :, None] * centres[..., None, :]
+    trace = scatter.diagonal(dim1=-2, dim2=-1).sum((1, 2)).clamp_min(0.0)
+    variance = trace / (n * d) + 1e-4  # B: inside components
+    prior = _prior_rows(d) * variance[:, None, None, None] * identity
+    covariance = (scatter + prior) / (count + _prior_rows(d))[..., None, None]
+    factor = torch.linalg.cholesky_ex(covariance + 1e-5 * identity).L
+    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
+    return _Fit(count, centres, inverse, n)
+
+
+def _squares(x: Tensor, fit: _Fit) -> Tensor:
+    """Return squared Mahalanobis distances (B, K, n)."""
+    offset = (fit.inverse @ fit.centres[..., None]).squeeze(-1)  # B K d
+    return (x[:, None] @ fit.inverse.mT - offset[:, :, None]).square().sum(-1)
+
+
+def _log_det(fit: _Fit) -> Tensor:
+    """Return the log-determinants of the inverse factors, less the Gaussian's constant (B, K)."""
+    d = fit.centres.shape[-1]
+    diagonal = fit.inverse.diagonal(dim1=-2, dim2=-1)
+    return diagonal.log().sum(-1) - 0.5 * d * math.log(2 * math.pi)
+
+
+def _joint(x: Tensor, fit: _Fit) -> Tensor:
+    """Return log(w_k p_k(x)) as (B, K, n)."""
+    return (fit.log_weights + _log_det(fit))[..., None] - 0.5 * _squares(x, fit)
+
+
+def _leave_one_out(x: Tensor, fit: _Fit) -> Tensor:
+    """Return the log-density of each row of the fit with its share taken out of every component.
+
+    With share c of component k (count N, prior rows v), the distance is q = (N + v) u^T M^-1 u for
+    u = x - mu and the scatter M with the prior. Removal leaves M - a u u^T, a = c N / (N - c), and
+    rank-one updates of inverse and determinant give the new distance and volume exactly.
+    """
+    d = x.shape[-1]
+    q = _squares(x, fit)  # B K n
+    log_weights, log_det = fit.log_weights[..., None], _log_det(fit)[..., None]
+    share = (log_weights + log_det - 0.5 * q).softmax(1)
+    count = fit.count[..., None]
+    left = (count - share).clamp_min(1e-3)
+    total, remaining = count + _prior_rows(d), left + _prior_rows(d)
+    lost = (1 - share * count / left * q / total).clamp_min(1e-3)
+    distance = (count / left).square() * remaining / total * q / lost
+    volume = log_det - 0.5 * lost.log() + 0.5 * d * torch.log(remaining / total)
+    weights = torch.log((left + 1) / (fit.rows - 1 + fit.count.shape[1]))
+    return torch.logsumexp(weights + volume - 0.5 * distance, 1)
