@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--preset", default="full")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument(
-        "--profile", action="store_true", help="list the slowest kernels of each shape"
+        "--profile", action="store_true", help="list the slowest kernels of 3 steps and a draw"
     )
     o = parser.parse_args()
     arguments = [
@@ -95,6 +95,7 @@ def main() -> None:
             with torch.profiler.profile(activities=activities) as profile:
                 for batch in batches[:3]:
                     trainer.train_step(batch)
+                list(trainer.feed._draw(random.Random(2), n, d, m))
                 clock()
             key = "cuda_time_total" if device.type == "cuda" else "cpu_time_total"
             print(profile.key_averages().table(sort_by=key, row_limit=28, max_name_column_width=60))
