@@ -4,11 +4,11 @@
 # make picture  redraw the README's picture
 # make clean    remove everything these commands made
 #
-# The first call creates .venv. TORCH_INDEX= (empty) takes torch from PyPI, which on Linux means
-# the CUDA build of several gigabytes.
+# The first call creates .venv. TORCH_INDEX=URL looks for torch there, too: PyTorch's own index has a
+# CPU build for Linux that saves gigabytes.
 
 PYTHON ?= python3
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,7 +40,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Creating $(VENV) (once; a few minutes, mostly torch) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing torch ..."
-	@$(PIP) --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch==2.13.0
+	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch==2.13.0
 	@echo "Installing tabiced with the extras cli, plot and test ..."
 	@$(PIP) hatchling editables
 	@$(PIP) --no-build-isolation --editable '.[cli,plot,test]'

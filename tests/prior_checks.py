@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
+import pytest
 import torch
 from scipy import stats
 from torch import Tensor
@@ -21,6 +23,15 @@ from tabiced.prior.structural import Stepped, Structural
 
 # One axis of a grid: cells, each with points to evaluate and their weights.
 Axis = list[tuple[Tensor, Tensor]]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: for these small matrices others would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def randomness(seed: int) -> Random:

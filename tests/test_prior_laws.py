@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from prior_checks import randomness
+from prior_checks import one_thread, randomness  # noqa: F401
 from tabiced.prior.laws import ELLIPTICAL, HEAVY, IMPOSSIBLE, LIGHT, Law
 
 LAWS = LIGHT + HEAVY
@@ -76,7 +76,7 @@ def test_masses_of_open_and_empty_intervals(law):
 
 @pytest.mark.parametrize("law", LAWS, ids=by_name)
 def test_samples_follow_the_cdf(law):
-    z = law.sample(randomness(1), (20_000,))
+    z = law.sample(randomness(1), (200_000,))
     statistic = stats.kstest(z.numpy(), lambda v: law.log_cdf(torch.from_numpy(v)).exp().numpy())
     assert statistic.pvalue > 1e-3
 

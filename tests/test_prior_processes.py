@@ -12,6 +12,7 @@ from prior_checks import (
     every,
     follows_grid,
     integral,
+    one_thread,  # noqa: F401
     process_with,
     randomness,
 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from prior_checks import Forced, every, process_with, randomness
+from prior_checks import Forced, every, one_thread, process_with, randomness  # noqa: F401
 from tabiced.prior.linear import Dense, rotations
 from tabiced.prior.plan import draw_process
 from tabiced.prior.pointwise import Elu, Softplus

@@ -35,6 +35,8 @@ class Side:
     """
 
     encodings: tuple[Encoding, ...]
+    measured: bool = False
+    """Whether the columns have a density, without atoms or steps."""
 
     def sample(self, random: Random, component: Tensor) -> Tensor:
         """Return cells (T, N, P) for rows with the given components (T, N)."""

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from tabiced.prior.randomness import Random
-from tabiced.prior.scene import Event, Scene, rows_of
+from tabiced.prior.scene import Event, Scene
 
 
 class Contamination(Event):
-    """Replace 0 to 20 % of the context and 0 to 15 % of the queries by outliers of one process.
+    """Replace 0 to 20 % of the context and of the queries by outliers of one process.
 
     Targets remain log-densities of the clean process, so the network learns to see through it.
     """
@@ -24,7 +24,7 @@ class Contamination(Event):
         rate = torch.cat(
             (
                 random.uniform((t, 1, 1), 0.0, 0.20).expand(t, n, 1),
-                random.uniform((t, 1, 1), 0.0, 0.15).expand(t, m, 1),
+                random.uniform((t, 1, 1), 0.0, 0.20).expand(t, m, 1),
             ),
             1,
         )
@@ -44,19 +44,22 @@ def some_columns(random: Random, rows: Tensor) -> Tensor:
     return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
 
 
-def foreign_rows(random: Random, scene: Scene, rows: Tensor) -> Tensor:
-    """Draw a row of the next table in place of every row (T, N, c), in this table's units."""
-    t, n, c = rows.shape
-    index = random.integers((t, n), 0, scene.clean.shape[1])
-    other = rows_of(scene.clean.roll(1, 0), index)
-    middle, spread = scene.quantile(0.5).roll(1, 0), scene.spread.roll(1, 0)
-    size = random.log_uniform((t, 1, 1), 0.3, 1.5)
-    shift = random.normal((t, 1, c)) * random.log_uniform((t, 1, 1), 0.1, 3.0)
-    place = ((other - middle) / spread).clamp(-50, 50) * size + shift
-    return scene.mix(scene.quantile(0.5) + scene.spread * place, other)
+class Foreign(Contamination, name="foreign_outliers", full=0.16):
+    """Rows of another process: those of another table, moved and scaled onto this one's columns."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        t, _, c = rows.shape
+        place = (rows - scene.quantile(0.5)) / scene.spread
+        # heavy tails of the other table would scatter, not gather
+        foreign = place.roll(1, 0).clamp(-6.0, 6.0)
+        size = random.log_uniform((t, 1, 1), 0.1, 1.0)
+        shift = random.normal((t, 1, c)) * random.log_uniform((t, 1, 1), 0.3, 3.0)
+        moved = scene.quantile(0.5) + scene.spread * (foreign * size + shift)
+        return scene.mix(moved, rows.roll(1, 0))
 
 
-class Scattered(Contamination, name="scattered_outliers", full=0.09):
+class Scattered(Contamination, name="scattered_outliers", full=0.06):
     """Uniform in a box around the bulk, in some of the columns."""
 
     @staticmethod
@@ -82,7 +85,7 @@ class Clustered(Contamination, name="clustered_outliers", full=0.09):
         return scene.mix(place, level)
 
 
-class Shuffled(Contamination, name="shuffled_outliers", full=0.08):
+class Shuffled(Contamination, name="shuffled_outliers", full=0.05):
     """Every cell from a row of its own: plausible values, implausible combinations."""
 
     @staticmethod
@@ -90,18 +93,7 @@ class Shuffled(Contamination, name="shuffled_outliers", full=0.08):
         return scene.clean.gather(1, random.integers(rows.shape, 0, scene.clean.shape[1]))
 
 
-class Foreign(Contamination, name="foreign_outliers", full=0.14):
-    """Rows of another table of the group, moved and resized: a population of its own.
-
-    What other classes are to one class: clusters with their own dependence that overlap the bulk.
-    """
-
-    @staticmethod
-    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
-        return foreign_rows(random, scene, rows)
-
-
-class Inflated(Contamination, name="inflated_outliers", full=0.07):
+class Inflated(Contamination, name="inflated_outliers", full=0.05):
     """The row itself, with noise of half a spread to three spreads in some columns."""
 
     @staticmethod
@@ -111,7 +103,7 @@ class Inflated(Contamination, name="inflated_outliers", full=0.07):
         return torch.where(some_columns(random, rows), moved, rows)
 
 
-class Stretched(Contamination, name="stretched_outliers", full=0.07):
+class Stretched(Contamination, name="stretched_outliers", full=0.04):
     """The row itself, its deviation from the median stretched by a factor of 2 to 6."""
 
     @staticmethod

@@ -13,6 +13,9 @@ from tabiced.prior.laws import ELLIPTICAL, HEAVY, Law, Normal
 from tabiced.prior.linear import Dense, Rotated, rotations
 from tabiced.prior.randomness import Random
 
+COMPONENTS = {(1, 1): 15, (2, 2): 20, (3, 3): 18, (4, 6): 25, (7, 12): 15, (13, 20): 7}
+"""Odds of the number of components of a broad mixture, evenly within a range."""
+
 _CHUNK = 2**25
 """Most numbers held at once when all components' rows are formed (256 MB in float64)."""
 
@@ -143,9 +146,12 @@ def broad_mixture(random: Random, tables: int, d: int, law: Law, recipe: Recipe)
     clusters of one population tend to, and centres lie along the axes' long directions or anywhere.
     """
     pick = random.structure
-    k = min(20, int(2 ** pick.uniform(0, 4.4)))
+    # Many or rare components would look like the small clusters of outliers that contaminate real
+    # tables, so they are uncommon.
+    fewest, most = pick.choices(*zip(*COMPONENTS.items(), strict=True))[0]
+    k = pick.randint(fewest, most)
     one = (tables, 1, 1)
-    log_weights = random.simplex((tables, k), random.uniform((tables, 1), 0.0, 1.5))
+    log_weights = random.simplex((tables, k), random.uniform((tables, 1), 0.0, 0.9))
 
     style = pick.random()
     strength = 0.0 if style < 0.2 else random.uniform((tables, 1, 1, 1)) if style < 0.6 else 1.0

@@ -121,6 +121,8 @@ class Noise(Side):
     `tail` < 1 gives light tails, > 1 heavy ones; `skew` leans to one side.
     """
 
+    measured = True
+
     def __init__(self, location: Tensor, scale: Tensor, skew: Tensor, tail: Tensor):
         self.location, self.scale = location, scale  # (T, 1, P)
         self.skew, self.tail = skew, tail

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tabiced.prior.contamination import foreign_rows
 from tabiced.prior.randomness import Random
 from tabiced.prior.scene import Perturbation, Scene, rows_of
 
@@ -92,17 +91,6 @@ class StretchedTails(CellPerturbation, name="stretched_tails", full=0.08):
         q, middle = scene.queries, scene.quantile(0.5)
         factor = random.log_uniform((*q.shape[:2], 1), 1.0, 5.0)
         return scene.mix(middle + (q - middle) * factor, q)
-
-
-class ForeignRows(Perturbation, name="foreign_rows", full=0.08):
-    """Let 0 to 60 % of the queries come from another table of the group, moved and resized."""
-
-    @classmethod
-    def happen(cls, random: Random, scene: Scene) -> None:
-        t, m, _ = scene.queries.shape
-        some = random.bernoulli((t, m, 1), random.uniform((t, 1, 1), 0.0, 0.6))
-        moved = scene.process.project(foreign_rows(random, scene, scene.queries))
-        scene.queries = torch.where(some, moved, scene.queries)
 
 
 class Spikes(Perturbation, name="spikes", full=0.10):

@@ -23,9 +23,12 @@ class Process:
     def __init__(self, source: Source, sides: Sequence[Side], chain: Chain):
         self.source, self.sides, self.chain = source, list(sides), chain
         encodings = [NUMBER] * source.measured + list(source.encodings)
+        measured = [True] * source.measured + [False] * len(source.encodings)
         for side in sides:
             encodings += side.encodings
+            measured += [side.measured] * len(side.encodings)
         self.encodings: tuple[Encoding, ...] = tuple(encodings)
+        self.measured = tuple(measured)
         self.widths = [source.columns, *(len(side.encodings) for side in sides)]
 
     def sample(

@@ -35,7 +35,7 @@ def draw_rows(
     for event in events:
         event.happen(random, scene)
 
-    # A target belongs to the row in float32: convert first, then take the density.
+    # A target belongs to the row as it is shown: round to float32 first, then take the density.
     anchors = scene.clean[:, :ANCHORS]
     points = torch.cat((anchors, scene.queries), 1).float().double()
     log_density = process.log_density(points).clamp_min(FLOOR).float()
@@ -43,8 +43,8 @@ def draw_rows(
     shown = Shown(random, context.shape[0], process.encodings)
     hidden = scene.missing or (None, None)
     return {
-        "context": shown(scene.displayed(scene.context), hidden[0]),
-        "query": shown(scene.displayed(scene.queries), hidden[1]),
+        "context": shown(scene.context, hidden[0]),
+        "query": shown(scene.queries, hidden[1]),
         "log_density": log_density[:, anchors.shape[1] :],
         "anchors": log_density[:, : anchors.shape[1]],
         "categorical": shown.categorical,

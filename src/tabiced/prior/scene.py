@@ -22,7 +22,6 @@ class Scene:
     context, queries: (T, n, c) and (T, m, c), changed by events.
     clean: The context before any event.
     missing: Cells of context and queries to be hidden, or None.
-    step: Distance (T, 1, c) between the values a column is shown with, 0 for none, or None.
     """
 
     process: Process
@@ -30,14 +29,6 @@ class Scene:
     queries: Tensor
     clean: Tensor
     missing: tuple[Tensor, Tensor] | None = None
-    step: Tensor | None = None
-
-    def displayed(self, rows: Tensor) -> Tensor:
-        """Return rows (T, N, c) with the digits they are shown with."""
-        if self.step is None:
-            return rows
-        step = torch.where(self.step > 0, self.step, 1.0)
-        return torch.where(self.step > 0, torch.round(rows / step) * step, rows)
 
     @cached_property
     def levels(self) -> Tensor:
