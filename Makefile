@@ -41,9 +41,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing torch ..."
 	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch==2.13.0
-	@echo "Installing tabiced with the extras cli, plot and test ..."
+	@echo "Installing tabiced with all extras ..."
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[cli,plot,test]'
+	@$(PIP) --no-build-isolation --editable '.[cli,plot,bench,test]'
 	@touch $@
 
 clean:

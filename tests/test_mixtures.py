@@ -63,21 +63,21 @@ def test_leave_one_out_equals_refitting_one_component():
         assert float(found[i]) == pytest.approx(float(expected), abs=1e-9)
 
 
-def test_context_scores_are_as_low_as_those_of_new_rows():
+def test_context_scores_lose_most_of_their_optimism():
     x = torch.cat([two_clusters(rows=120, seed=seed)[0] for seed in range(6)])
     new = two_clusters(rows=2000, seed=9)[0].expand(6, -1, -1)
     fitted = Mixtures(x, sparsity(x))
     optimistic = float(fitted(x)[..., -1].mean() - fitted(new)[..., -1].mean())
     honest = float(fitted.context[..., -1].mean() - fitted(new)[..., -1].mean())
-    assert abs(honest) < 0.3 * optimistic
+    assert -0.02 < honest < 0.5 * optimistic
 
 
 def test_order_of_rows_does_not_matter():
     x, _ = two_clusters(rows=80)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(4))
     a, b = Mixtures(x, sparsity(x)), Mixtures(x[:, order], sparsity(x[:, order]))
-    torch.testing.assert_close(a.context[:, order], b.context, atol=2e-3, rtol=1e-3)
-    torch.testing.assert_close(a(x), b(x), atol=2e-3, rtol=1e-3)
+    torch.testing.assert_close(a.context[:, order], b.context, atol=1e-5, rtol=0)
+    torch.testing.assert_close(a(x), b(x), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 2), (2, 1), (5, 30), (40, 1)])

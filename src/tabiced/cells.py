@@ -152,8 +152,9 @@ class Cells:
         self.low = ((low - self.center) / self.scale).nan_to_num(0.0).float()
         self.high = ((high - self.center) / self.scale).nan_to_num(0.0).float()
         softened = soften(((context - self.center) / self.scale).nan_to_num(0.0).float())
-        self.mean = softened.mean(1, keepdim=True)
-        self.deviation = softened.std(1, keepdim=True, unbiased=False).clamp_min(1e-3)
+        exact = softened.double()  # so that the order of rows cannot be seen in the last digits
+        self.mean = exact.mean(1, keepdim=True).float()
+        self.deviation = exact.std(1, keepdim=True, unbiased=False).clamp_min(1e-3).float()
 
     def _scaled(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return softened, standardised values (missing = 0) and plain robust z-scores, in float32.

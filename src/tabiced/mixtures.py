@@ -22,15 +22,19 @@ class Mixtures:
     """Mixtures of COMPONENTS Gaussians, fitted to whitened context rows (B, n, d)."""
 
     def __init__(self, white: Tensor, sparsity: Tensor):
-        """Fit; `sparsity` (B, n) is a distance to near rows, small where rows are dense."""
-        self.fits = [_fit(white, sparsity, k) for k in COMPONENTS]
-        found = [_leave_one_out(white, fit) for fit in self.fits]
-        self.context = torch.stack(found, -1) / white.shape[-1]  # B n len(COMPONENTS)
+        """Fit; `sparsity` (B, n) is a distance to near rows, small where rows are dense.
+
+        In float64: iterations magnify the last digits, in which the order of rows shows.
+        """
+        exact = white.double()
+        self.fits = [_fit(exact, sparsity.double(), k) for k in COMPONENTS]
+        found = [_leave_one_out(exact, fit) for fit in self.fits]
+        self.context = (torch.stack(found, -1) / white.shape[-1]).float()  # B n len(COMPONENTS)
 
     def __call__(self, white: Tensor) -> Tensor:
         """Return the log-densities per column (B, m, len(COMPONENTS)) of new rows."""
-        found = [torch.logsumexp(_joint(white, fit), 1) for fit in self.fits]
-        return torch.stack(found, -1) / white.shape[-1]
+        found = [torch.logsumexp(_joint(white.double(), fit), 1) for fit in self.fits]
+        return (torch.stack(found, -1) / white.shape[-1]).float()
 
 
 @dataclass

@@ -66,7 +66,8 @@ SUITES: dict[str, Suite] = {
         "Full prior, continuous, 2-6 columns",
         7,
         "full",
-        ("perturbation",),
+        # No column counted, no cell rounded or missing, and all queries from the process itself.
+        ("categorical", "rounded", "zero_inflated", "perturbation", "contamination", "sampling"),
         columns=(2, 6),
         in_nats=True,
         continuous=True,

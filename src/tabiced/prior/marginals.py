@@ -132,6 +132,6 @@ class Units(Marginal, name="units", full=0.7):
     def build(random: Random, tables: int, d: int, heavy: bool) -> list[Transform]:
         shape = (tables, 1, d)
         spread = random.uniform((tables, 1, 1), 0.0, 3.0)
-        scale = torch.exp(random.normal(shape) * spread).clamp(1e-4, 1e4)
+        scale = torch.exp(random.normal(shape) * spread).clamp(1e-3, 1e3)
         offset = random.normal(shape) * 3 * random.bernoulli(shape, 0.5)
         return [FixedAffine(scale, offset * scale)]

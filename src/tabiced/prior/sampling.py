@@ -36,7 +36,7 @@ class Copies(Sampling, name="copies", full=0.25):
         scene.queries = torch.where(copy, rows_of(scene.context, index), scene.queries)
 
 
-class FewDigits(Sampling, name="few_digits", full=0.45):
+class FewDigits(Sampling, name="few_digits", full=0.35):
     """Show measured numbers with few digits: rounded to a power of ten in some of the columns.
 
     Every table takes the coarsest of four steps, each a tenth of the one before, that moves the
@@ -68,15 +68,17 @@ class FewDigits(Sampling, name="few_digits", full=0.45):
 
         probe = scene.clean[:, : cls._probes]
         n = probe.shape[1]
-        trials = [rounded(probe, steps * 0.1**i) for i in range(4)]
-        log_density = scene.process.log_density(torch.cat((probe, *trials), 1)).view(t, 5, n)
+        finer = torch.stack([steps * 0.1**i for i in range(4)], 1)  # (T, 4, 1, c)
+        finer = finer.expand(-1, -1, n, -1).flatten(1, 2)
+        trials = rounded(probe.repeat(1, 4, 1), finer)  # (T, 4 n, c)
+        log_density = scene.process.log_density(torch.cat((probe, trials), 1)).view(t, 5, n)
         moved = (log_density[:, 1:] - log_density[:, :1]).abs().sort(-1).values
         fits = moved[..., int(0.9 * (n - 1))] < 0.5  # (T, 4)
-        first = fits.double().argmax(-1).view(t, 1, 1)
+        first = fits.double().argmax(-1).double().view(t, 1, 1)
         steps = torch.where(fits.any(-1).view(t, 1, 1), steps * 0.1**first, 0.0)
-        scene.clean = rounded(scene.clean, steps)
-        scene.context = rounded(scene.context, steps)
-        scene.queries = rounded(scene.queries, steps)
+        rows = (scene.clean, scene.context, scene.queries)
+        shown = rounded(torch.cat(rows, 1), steps).split([r.shape[1] for r in rows], 1)
+        scene.clean, scene.context, scene.queries = shown
 
 
 class Missing(Sampling, name="missing_cells", full=0.15):
