@@ -109,3 +109,29 @@ def test_baselines_agree_with_measured_values(tmp_path):
     for row in results.rows():
         value = expected[row["bench"], row["dataset"], row["setting"], row["method"]]
         assert 100 * float(row["auroc"]) == pytest.approx(value, abs=0.05)
+
+
+def test_processes_side_by_side_read_the_same_pack(tmp_path):
+    """Forked processes that shared an open file would read each other's bytes."""
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for i in range(12):
+        context = rng.normal(size=(2000, 8)).astype(np.float32)
+        arrays |= {
+            f"odd/T{i}/context": context,
+            f"odd/T{i}/context_contaminated": context,
+            f"odd/T{i}/query": rng.normal(size=(200, 8)).astype(np.float32),
+            f"odd/T{i}/y": np.arange(200, dtype=np.int8) % 2,
+        }
+    pack = tmp_path / "pack.npz"
+    np.savez_compressed(pack, **arrays)
+    files = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for jobs, out in zip(("1", "2"), files, strict=True):
+        main(
+            ["macrodata", "--pack", str(pack), "--methods", "Mahalanobis", "--quiet"]
+            + ["--jobs", jobs, "--out", str(out)]
+        )
+    one, two = (
+        [line.rsplit(",", 1)[0] for line in file.read_text().splitlines()] for file in files
+    )
+    assert len(one) == 25 and one == two

@@ -29,7 +29,7 @@ from tabiced.bench.methods import Method
 from tabiced.bench.neural import neural
 from tabiced.bench.outlier import DETECTORS, detector
 from tabiced.bench.results import Results
-from tabiced.bench.tasks import DETECTION_VALUES, METHOD_KEY, Data, Task
+from tabiced.bench.tasks import DETECTION_VALUES, METHOD_KEY, Data, Task, read_pack
 
 SETTINGS = ("ood", "anomaly")
 PROTOCOLS = ("paper", "no-resample")
@@ -201,9 +201,9 @@ def pack_tasks(
     only: Sequence[int] | None = None,
 ) -> Iterator[Task]:
     """Yield the tasks of a pack written by `write_pack`."""
-    pack = np.load(path)  # stays open as long as a task may read from it
-    names = [key.split("/") for key in pack.files if key.endswith("/context")]
-    protocol = str(pack["protocol"]) if "protocol" in pack.files else "paper"
+    pack = read_pack(path)
+    names = [key.split("/") for key in pack if key.endswith("/context")]
+    protocol = str(pack["protocol"]) if "protocol" in pack else "paper"
 
     @lru_cache(maxsize=1)  # the tasks of a table follow one another
     def table_of(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from tabiced._extras import MissingExtraError
 from tabiced.bench import adbench, density, macrodata, ours, speed, summary
 from tabiced.bench.methods import Method, pick
 from tabiced.bench.results import Results, describe_machine, note_machine
-from tabiced.bench.tasks import Task, detect, side_by_side
+from tabiced.bench.tasks import Task, detect, read_pack, side_by_side
 
 RESULTS = Path("benchmarks/results")
 COMMANDS = {
@@ -150,9 +148,8 @@ def run_detection(
 
 def run_macrodata(options: argparse.Namespace) -> None:
     methods, results = choose(options, macrodata.BASELINES), macrodata.open_results(options.out)
-    with np.load(options.pack) as pack:
-        tasks = macrodata.tasks(pack, options.limit)
-        run_detection(options, tasks, methods, results)
+    tasks = macrodata.tasks(read_pack(options.pack), options.limit)
+    run_detection(options, tasks, methods, results)
     finish(options, methods, results, summary.macrodata_lines(results.rows(), tasks, methods))
 
 

@@ -1,5 +1,6 @@
 """Run methods over tasks, skipping what is already stored."""
 
+import os
 import sys
 import time
 import warnings
@@ -49,6 +50,12 @@ def every_nth(items: Sequence[T], limit: int | None) -> list[T]:
     if limit is None or limit >= len(items):
         return list(items)
     return [items[i * len(items) // limit] for i in range(limit)]
+
+
+def read_pack(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Read a whole npz file: processes side by side must not share one that is open."""
+    with np.load(path) as pack:
+        return {key: pack[key] for key in pack.files}
 
 
 def side_by_side(jobs: int, results: Results, work: Callable[[int, Results], None]) -> None:
