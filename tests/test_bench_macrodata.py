@@ -127,10 +127,8 @@ def test_processes_side_by_side_read_the_same_pack(tmp_path):
     np.savez_compressed(pack, **arrays)
     files = [tmp_path / "one.csv", tmp_path / "two.csv"]
     for jobs, out in zip(("1", "2"), files, strict=True):
-        main(
-            ["macrodata", "--pack", str(pack), "--methods", "Mahalanobis", "--quiet"]
-            + ["--jobs", jobs, "--out", str(out)]
-        )
+        words = f"macrodata --methods Mahalanobis --quiet --jobs {jobs}".split()
+        main([*words, "--pack", str(pack), "--out", str(out)])
     one, two = (
         [line.rsplit(",", 1)[0] for line in file.read_text().splitlines()] for file in files
     )
