@@ -34,8 +34,8 @@ FEW_COLUMNS = """
 
 Pairwise accuracy, and the absolute error of `log_density` in nats: its mean and its median over the
 queries of a table, then the mean over the tables. Heavy tails dominate the mean error.
-The tables of the full prior are drawn without counted, rounded or zero-inflated columns, and all rows
-come from the clean process: no perturbation, contamination, copies or missing cells.
+The tables of the full prior are drawn without counted, rounded or zero-inflated columns, and all
+rows come from the clean process: no perturbation, contamination, copies or missing cells.
 """
 
 ADBENCH = f"""
