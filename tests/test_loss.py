@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from tabiced.bench import metrics
 from tabiced.evaluation import pairwise_accuracy
 from tabiced.loss import (
     LossConfig,
@@ -103,13 +104,13 @@ def test_each_term_can_be_switched_off():
     assert float(level_loss(targets.level, targets)) == 0.0
 
 
-def test_pairwise_accuracy_matches_a_loop():
+def test_pairwise_accuracy_matches_a_loop_and_the_benchmarks():
     score, truth = torch.tensor([1.0, 1.0, 3.0, 0.0]), torch.tensor([1.0, 2.0, 3.0, 3.0])
-    agree = total = 0.0
+    agree = []
     for i in range(4):
         for j in range(i):
-            if truth[i] != truth[j]:
-                total += 1
-                product = float((score[i] - score[j]) * (truth[i] - truth[j]))
-                agree += 0.5 if product == 0 else float(product > 0)
-    assert float(pairwise_accuracy(score, truth)) == pytest.approx(agree / total)
+            product = float((score[i] - score[j]) * (truth[i] - truth[j]))
+            agree.append(0.5 if product == 0 else float(product > 0))
+    found = float(pairwise_accuracy(score, truth))
+    assert found == pytest.approx(sum(agree) / 6)
+    assert found == pytest.approx(metrics.pairwise_accuracy(truth.numpy(), score.numpy()))

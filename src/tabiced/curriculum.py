@@ -46,7 +46,6 @@ CURRICULA: dict[str, list[tuple[float, str]]] = {
     # (progress at which the stage ends, stage)
     "full": [(0.3, "small"), (0.6, "medium"), (1.0, "large")],
     "large": [(1.0, "large")],
-    "mixed": [(0.15, "small"), (0.4, "medium"), (1.0, "large")],
     "toy": [(1.0, "toy")],
 }
 
