@@ -104,9 +104,9 @@ class Feed:
         config: NetworkConfig,
         row_budget: int = 20_000,
         cell_budget: int = 400_000,
-        shapes: int = 6,
-        repeats: int = 8,
-        shapes_per_stage: int = 32,
+        shapes: int = 4,
+        repeats: int = 16,
+        shapes_per_stage: int = 20,
         feature_dtype: torch.dtype = torch.float32,
     ):
         self.priors, self.curriculum, self.device = priors, curriculum, device
@@ -120,7 +120,8 @@ class Feed:
         }
         self.generator = torch.Generator(device).manual_seed(seed)
         self.round_start = (0.0, self.generator.get_state())
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        # Small kernels of high priority: otherwise each would wait for the training's large ones.
+        self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
         self.thread = ThreadPoolExecutor(1) if self.stream else None
         self.upcoming: Future[Round] | None = None
         self.queue: list[Batch] = []

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 COMPONENTS = (2, 5, 10)
-ITERATIONS = 40
+ITERATIONS = 30
 PRIOR_ROWS = 0.5  # per column, and one: rows of the pooled variance every component has seen
 
 
@@ -27,26 +27,32 @@ class Mixtures:
         In float64: iterations magnify the last digits, in which the order of rows shows.
         """
         exact = white.double()
-        self.fits = [_fit(exact, sparsity.double(), k) for k in COMPONENTS]
-        found = [_leave_one_out(exact, fit) for fit in self.fits]
-        self.context = (torch.stack(found, -1) / white.shape[-1]).float()  # B n len(COMPONENTS)
+        self.fit = _fit(exact, sparsity.double())
+        self.context = self._per_column(_leave_one_out(exact, self.fit))  # B n len(COMPONENTS)
 
     def __call__(self, white: Tensor) -> Tensor:
         """Return the log-densities per column (B, m, len(COMPONENTS)) of new rows."""
-        found = [torch.logsumexp(_joint(white.double(), fit), 1) for fit in self.fits]
-        return (torch.stack(found, -1) / white.shape[-1]).float()
+        return self._per_column(_joint(white.double(), self.fit))
+
+    def _per_column(self, joint: Tensor) -> Tensor:
+        found = [part.logsumexp(1) for part in joint.split(self.fit.sizes, 1)]
+        return (torch.stack(found, -1) / self.fit.centres.shape[-1]).float()
 
 
 @dataclass
 class _Fit:
+    """All mixtures side by side: K components in all, the first `sizes[0]` are those of one."""
+
+    sizes: list[int]
     count: Tensor  # B K: rows in each component
     centres: Tensor  # B K d
     inverse: Tensor  # B K d d: inverse Cholesky factor of the covariance
     rows: int
 
-    @property
-    def log_weights(self) -> Tensor:
-        return torch.log((self.count + 1) / (self.rows + self.count.shape[1]))
+    def log_weights(self, count: Tensor, rows: int) -> Tensor:
+        """Return the components' log-weights (B, K, ...) in their mixtures, one row added to each."""
+        each = torch.cat([count.new_full((k,), rows + k) for k in self.sizes])
+        return torch.log((count + 1) / each.view(-1, *[1] * (count.ndim - 2)))
 
 
 def _prior_rows(d: int) -> float:
@@ -70,18 +76,25 @@ def _start(x: Tensor, sparsity: Tensor, k: int) -> Tensor:
     return _pick(x, torch.cat(chosen, 1))
 
 
-def _fit(x: Tensor, sparsity: Tensor, components: int) -> _Fit:
+def _fit(x: Tensor, sparsity: Tensor) -> _Fit:
     """Run expectation maximisation, each component with some rows of the pooled variance more."""
-    k = min(components, x.shape[1])
-    distance = torch.cdist(_start(x, sparsity, k), x)  # B K n
-    share = torch.nn.functional.one_hot(distance.argmin(1), k).to(x.dtype).mT  # B K n
-    fit = _maximise(x, share)
+    sizes = [min(k, x.shape[1]) for k in COMPONENTS]
+    distance = torch.cdist(_start(x, sparsity, max(sizes)), x)  # B K n
+    nearest = [
+        torch.nn.functional.one_hot(distance[:, :k].argmin(1), k).to(x.dtype).mT for k in sizes
+    ]
+    fit = _maximise(x, torch.cat(nearest, 1), sizes)
     for _ in range(ITERATIONS - 1):
-        fit = _maximise(x, _joint(x, fit).softmax(1))
+        fit = _maximise(x, _shares(_joint(x, fit), sizes), sizes)
     return fit
 
 
-def _maximise(x: Tensor, share: Tensor) -> _Fit:
+def _shares(joint: Tensor, sizes: list[int]) -> Tensor:
+    """Return to which share a row belongs to each component of a mixture (B, K, n)."""
+    return torch.cat([part.softmax(1) for part in joint.split(sizes, 1)], 1)
+
+
+def _maximise(x: Tensor, share: Tensor, sizes: list[int]) -> _Fit:
     """Fit the components to rows (B, n, d) that belong to them with the given shares (B, K, n)."""
     _, n, d = x.shape
     identity = torch.eye(d, dtype=x.dtype, device=x.device)
@@ -89,13 +102,16 @@ def _maximise(x: Tensor, share: Tensor) -> _Fit:
     centres = share @ x / count[..., None]
     weighted = (share[..., None] * x[:, None]).mT @ x[:, None]  # B K d d
     scatter = weighted - count[..., None, None] * centres[..., :, None] * centres[..., None, :]
-    trace = scatter.diagonal(dim1=-2, dim2=-1).sum((1, 2)).clamp_min(0.0)
-    variance = trace / (n * d) + 1e-4  # B: inside components
-    prior = _prior_rows(d) * variance[:, None, None, None] * identity
+    traces = scatter.diagonal(dim1=-2, dim2=-1).sum(-1)  # B K
+    variance = torch.cat(  # B K: inside the components of a mixture
+        [part.sum(1, keepdim=True).expand_as(part) for part in traces.split(sizes, 1)], 1
+    )
+    variance = variance.clamp_min(0.0) / (n * d) + 1e-4
+    prior = _prior_rows(d) * variance[..., None, None] * identity
     covariance = (scatter + prior) / (count + _prior_rows(d))[..., None, None]
     factor = torch.linalg.cholesky_ex(covariance + 1e-5 * identity).L
     inverse = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
-    return _Fit(count, centres, inverse, n)
+    return _Fit(sizes, count, centres, inverse, n)
 
 
 def _squares(x: Tensor, fit: _Fit) -> Tensor:
@@ -113,25 +129,23 @@ def _log_det(fit: _Fit) -> Tensor:
 
 def _joint(x: Tensor, fit: _Fit) -> Tensor:
     """Return log(w_k p_k(x)) as (B, K, n)."""
-    return (fit.log_weights + _log_det(fit))[..., None] - 0.5 * _squares(x, fit)
+    weights = fit.log_weights(fit.count, fit.rows)
+    return (weights + _log_det(fit))[..., None] - 0.5 * _squares(x, fit)
 
 
 def _leave_one_out(x: Tensor, fit: _Fit) -> Tensor:
-    """Return the log-density of each row of the fit with its share taken out of every component.
+    """Return log(w_k p_k(x)) of each row with its share taken out of every component (B, K, n).
 
     With share c of component k (count N, prior rows v), the distance is q = (N + v) u^T M^-1 u for
     u = x - mu and the scatter M with the prior. Removal leaves M - a u u^T, a = c N / (N - c), and
     rank-one updates of inverse and determinant give the new distance and volume exactly.
     """
     d = x.shape[-1]
-    q = _squares(x, fit)  # B K n
-    log_weights, log_det = fit.log_weights[..., None], _log_det(fit)[..., None]
-    share = (log_weights + log_det - 0.5 * q).softmax(1)
-    count = fit.count[..., None]
+    share = _shares(_joint(x, fit), fit.sizes)
+    q, log_det, count = _squares(x, fit), _log_det(fit)[..., None], fit.count[..., None]
     left = (count - share).clamp_min(1e-3)
     total, remaining = count + _prior_rows(d), left + _prior_rows(d)
     lost = (1 - share * count / left * q / total).clamp_min(1e-3)
     distance = (count / left).square() * remaining / total * q / lost
     volume = log_det - 0.5 * lost.log() + 0.5 * d * torch.log(remaining / total)
-    weights = torch.log((left + 1) / (fit.rows - 1 + fit.count.shape[1]))
-    return torch.logsumexp(weights + volume - 0.5 * distance, 1)
+    return fit.log_weights(left, fit.rows - 1) + volume - 0.5 * distance

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tabiced.cells import CELL_FEATURES, CELL_SUMMARIES, Cells, Marginals, soften
 from tabiced.mixtures import COMPONENTS, Mixtures
-from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
+from tabiced.neighbours import LOCAL_STATISTICS, SPARSITY, STATISTICS, Neighbours
 
 CELLS_AT_ONCE = 2**17
 
@@ -44,8 +44,9 @@ class NetworkConfig:
     @property
     def row_features(self) -> int:
         """Numbers that describe a row: five per statistic, and some of the table's sizes."""
-        mixtures = len(COMPONENTS) if self.features >= 2 else 0
-        return 5 * (STATISTICS + CELL_SUMMARIES + mixtures) + (7 if self.features >= 2 else 6)
+        if self.features == 1:
+            return 5 * (LOCAL_STATISTICS + CELL_SUMMARIES) + 6
+        return 5 * (STATISTICS + CELL_SUMMARIES + len(COMPONENTS)) + 7
 
     @property
     def width(self) -> int:
@@ -87,10 +88,11 @@ class Description:
             cells, standard, white, summaries = self.cells(context, in_context=True)
             self.neighbours = Neighbours(standard, white)
             near = self.neighbours(standard, white, leave_one_out=True)
-            raw = torch.cat([near, summaries], -1)  # B n statistics
             if features >= 2:
                 self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
-                raw = torch.cat([raw, self.mixtures.context], -1)
+                raw = torch.cat([near, summaries, self.mixtures.context], -1)  # B n statistics
+            else:
+                raw = torch.cat([near[..., :LOCAL_STATISTICS], summaries], -1)
             ordered = raw.sort(1).values
             n = self.rows
             low, self.middle, high = (
@@ -133,9 +135,11 @@ class Description:
         """Describe query rows (B, m, d)."""
         with torch.autocast(query.device.type, enabled=False):
             cells, standard, white, summaries = self.cells(query)
-            raw = torch.cat([self.neighbours(standard, white), summaries], -1)
+            near = self.neighbours(standard, white)
             if self.features >= 2:
-                raw = torch.cat([raw, self.mixtures(white)], -1)
+                raw = torch.cat([near, summaries, self.mixtures(white)], -1)
+            else:
+                raw = torch.cat([near[..., :LOCAL_STATISTICS], summaries], -1)
             return Rows(cells, self._row_features(raw))
 
 

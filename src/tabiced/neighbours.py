@@ -15,8 +15,11 @@ from torch import Tensor
 
 NEIGHBOURS = (1, 5, 20)
 BANDWIDTHS = (1.0, 0.35)  # multiples of Scott's rule
-STATISTICS = 2 * (len(NEIGHBOURS) + len(BANDWIDTHS)) + 1
+SHARES = (0.05, 0.15)  # of the context: outliers that gather are fewer, so these see past them
+LOCAL_STATISTICS = 2 * (len(NEIGHBOURS) + len(BANDWIDTHS)) + 1
+STATISTICS = LOCAL_STATISTICS + 2 * (len(SHARES) + 1)
 SPARSITY = len(NEIGHBOURS) + len(BANDWIDTHS) + 2  # which: log-distance to the 20th, whitened
+SOFTENING = 0.03  # squared distance per column at which a near row ceases to matter in the mean
 CHUNK_ENTRIES = 2**27  # entries of the distance matrix held at once
 COPY_TOLERANCE = 1e-6  # squared distance per column, relative to the rows' own size
 FAR = 1e4
@@ -41,29 +44,37 @@ class Neighbours:
             own = start if leave_one_out else None
             chunks = [rows[:, start : start + step] for rows in (standard, white)]
             measured = [_measure(*pair, own) for pair in zip(chunks, self.spaces, strict=True)]
-            copies = torch.log1p(measured[0][1])[..., None] / math.log(n + 1)
-            parts.append(torch.cat([measured[0][0], measured[1][0], copies], -1))
+            (local, broad, copies), (white_local, white_broad, _) = measured
+            copies = torch.log1p(copies)[..., None] / math.log(n + 1)
+            parts.append(torch.cat([local, white_local, copies, broad, white_broad], -1))
         return torch.cat(parts, 1)
 
 
-def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tensor]:
-    """Log neighbour distances and log kernel sums (B, N, 5), and the number of exact copies (B, N).
+def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Describe rows by their distances to all rows of the context.
 
-    `own` is the position of the first row in the context when the rows are context rows.
+    Returns log neighbour distances and log kernel sums (B, N, 5); log-distances to the nearest
+    SHARES of the context and the mean log-distance to all of it (B, N, 3); and the number of exact
+    copies (B, N). `own` is the position of the first row in the context when the rows are context
+    rows.
     """
     n, d = space.shape[1:]
     size = rows.square().sum(-1, keepdim=True) + space.square().sum(-1)[:, None]  # B N n
     squared = (size - 2 * rows @ space.mT).clamp_min(0.0) / d
     copy = squared.detach() <= COPY_TOLERANCE * (1 + size.detach() / d)
     copies = copy.sum(-1)
+    total = torch.log(squared + SOFTENING).sum(-1)
     others = n
     if own is not None:
         index = torch.arange(rows.shape[1], device=rows.device)
+        itself = squared[:, index, index + own]
+        total = total - torch.log(itself + SOFTENING)
         copy[:, index, index + own] = True
         copies = (copies - 1).clamp_min(0)
         others = max(1, n - 1)
     squared = squared.masked_fill(copy, FAR**2)
     wanted = [min(k, others) for k in NEIGHBOURS]
+    wanted += [max(1, min(round(share * n), others)) for share in SHARES]
     nearest = squared.topk(max(wanted), dim=-1, largest=False).values
     distances = [0.5 * torch.log(nearest[..., k - 1] + 1e-6) for k in wanted]
     scott = n ** (-1 / (d + 4))
@@ -71,4 +82,9 @@ def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tens
         torch.logsumexp(squared * (-0.5 * d / (scott * multiple) ** 2), -1) / d
         for multiple in BANDWIDTHS
     ]
-    return torch.stack(distances + kernels, -1), copies
+    local = len(NEIGHBOURS)
+    return (
+        torch.stack(distances[:local] + kernels, -1),
+        torch.stack([*distances[local:], 0.5 * total / others], -1),
+        copies,
+    )

@@ -44,7 +44,7 @@ def some_columns(random: Random, rows: Tensor) -> Tensor:
     return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
 
 
-class Foreign(Contamination, name="foreign_outliers", full=0.16):
+class Foreign(Contamination, name="foreign_outliers", full=0.20):
     """Rows of another process: those of another table, moved and scaled onto this one's columns."""
 
     @staticmethod
@@ -59,7 +59,7 @@ class Foreign(Contamination, name="foreign_outliers", full=0.16):
         return scene.mix(moved, rows.roll(1, 0))
 
 
-class Scattered(Contamination, name="scattered_outliers", full=0.06):
+class Scattered(Contamination, name="scattered_outliers", full=0.07):
     """Uniform in a box around the bulk, in some of the columns."""
 
     @staticmethod
@@ -70,7 +70,7 @@ class Scattered(Contamination, name="scattered_outliers", full=0.06):
         return torch.where(some_columns(random, rows), moved, rows)
 
 
-class Clustered(Contamination, name="clustered_outliers", full=0.09):
+class Clustered(Contamination, name="clustered_outliers", full=0.10):
     """A tight cluster of its own, two to eight spreads from the median in some columns."""
 
     @staticmethod
@@ -93,7 +93,7 @@ class Shuffled(Contamination, name="shuffled_outliers", full=0.05):
         return scene.clean.gather(1, random.integers(rows.shape, 0, scene.clean.shape[1]))
 
 
-class Inflated(Contamination, name="inflated_outliers", full=0.05):
+class Inflated(Contamination, name="inflated_outliers", full=0.06):
     """The row itself, with noise of half a spread to three spreads in some columns."""
 
     @staticmethod

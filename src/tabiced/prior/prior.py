@@ -71,7 +71,7 @@ class Prior:
             generator = torch.Generator(device)
             generator.seed()
         random = Random(generator, device)
-        size = min(32, max(8, tables // 16))
+        size = max(8, tables // 16)
         groups = [
             self._draw_group(random, min(size, tables - start), context_rows, query_rows, columns)
             for start in range(0, tables, size)
