@@ -17,6 +17,7 @@ from tabiced.loss import (
     total_loss,
 )
 from tabiced.model import Description
+from tabiced.prior import Tables
 
 
 def energies(seed=0):
@@ -75,7 +76,9 @@ def test_anchors_become_minus_one_and_one():
     anchors = torch.linspace(-20.0, 0.0, 101)[None]
     log_density = torch.tensor([[-18.0, -2.0, -10.0]])
     categorical = torch.zeros(1, 2, dtype=torch.bool)
-    targets = make_targets(log_density, anchors, categorical, Description(context))
+    tables = Tables(context, context, log_density, log_density + 8, anchors, categorical)
+    targets = make_targets(tables, Description(context))
+    torch.testing.assert_close(targets.context, torch.tensor([[0.0, 2.0, 1.0]]))
     torch.testing.assert_close(targets.energy, torch.tensor([[-1.0, 1.0, 0.0]]))
 
 
@@ -86,7 +89,8 @@ def test_true_level_gives_back_the_percentiles():
     anchors = torch.randn(2, 200, generator=torch.Generator().manual_seed(1)) - 12
     categorical = torch.tensor([[False, True, False]] * 2)
     description = Description(context)
-    targets = make_targets(anchors[:, :5], anchors, categorical, description)
+    few = anchors[:, :5]
+    targets = make_targets(Tables(context, context, few, few, anchors, categorical), description)
     found = random_network().percentiles(description, targets.level, categorical)
     expected = anchors.sort(-1).values[:, [20, 179]]
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
@@ -94,13 +98,21 @@ def test_true_level_gives_back_the_percentiles():
 
 def test_each_term_can_be_switched_off():
     energy, target = energies(2)
-    targets = Targets(target, torch.zeros(3, 2, dtype=torch.float64), 4)
+    targets = Targets(target, target + 1, torch.zeros(3, 2, dtype=torch.float64), 4)
     level = torch.ones(3, 2, dtype=torch.float64)
-    parts = total_loss(energy, level, targets, LossConfig())
+
+    def terms(**weights):
+        return total_loss(energy, energy, level, targets, LossConfig(**weights))
+
     for name in ("regression", "ranking", "level"):
-        off = total_loss(energy, level, targets, LossConfig(**{name: 0.0}))
+        parts, off = terms(context=0.0), terms(context=0.0, **{name: 0.0})
         weight = getattr(LossConfig(), name)
         assert float(off["total"]) == pytest.approx(float(parts["total"] - weight * parts[name]))
+    both, ranking = terms(), terms(regression=0.0)
+    assert float(both["total"] - terms(context=0.0)["total"]) == pytest.approx(
+        float(LossConfig().context * both["context"])
+    )
+    assert float(ranking["context"]) == pytest.approx(float(ranking_loss(energy, targets.context)))
     assert float(level_loss(targets.level, targets)) == 0.0
 
 

@@ -40,6 +40,19 @@ def test_cache_equals_no_cache(network, table):
     )
 
 
+def test_training_in_one_go_equals_reading_and_judging(network, table):
+    context, query = table
+    cache = network.read(context)
+    described = cache.description
+    judged, energy, level = network.judge_all(
+        described.context, described(query), cache.names, judged=7
+    )
+    torch.testing.assert_close(energy, network.energy(cache, query), atol=TOLERANCE, rtol=0)
+    assert judged.shape == (len(context), 7)
+    found = network.percentiles(described, level)
+    torch.testing.assert_close(found, cache.percentiles, atol=TOLERANCE, rtol=TOLERANCE)
+
+
 def test_tables_of_a_batch_are_independent(network, table):
     context, query = table
     together = network.energy(network.read(context), query)

@@ -44,6 +44,10 @@ def test_targets_are_the_clean_density_of_the_shown_rows(plain, preset, name):
         assert torch.equal(expected, changed["anchors"])
     else:
         assert torch.equal(clean["anchors"], changed["anchors"])
+    if name != "missing_cells":
+        first = changed["context"][:, :ANCHORS].double()
+        expected = process.log_density(first).clamp_min(FLOOR).float()
+        assert torch.equal(expected, changed["context_log_density"])
     if name == "missing_cells":  # the target is that of the complete row
         assert query.isnan().any()
         assert torch.equal(clean["log_density"], changed["log_density"])
@@ -59,10 +63,10 @@ def test_targets_are_the_clean_density_of_the_shown_rows(plain, preset, name):
 
 
 @pytest.mark.parametrize(("preset", "name"), every("contamination"))
-def test_contamination_replaces_at_most_a_fifth(plain, preset, name):
+def test_contamination_replaces_a_part_of_the_rows(plain, preset, name):
     _, clean = drawn(preset, n=2000)
     _, changed = drawn(preset, name, n=2000)
-    for field, most in (("context", 0.20), ("query", 0.20)):
+    for field, most in (("context", 0.20), ("query", 0.40)):
         share = (clean[field] != changed[field]).any(-1).float().mean(1)
         assert share.max() < most + 0.06
         assert share.max() > 0.02

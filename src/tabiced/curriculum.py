@@ -25,7 +25,7 @@ from tabiced.prior import Prior
 
 @dataclass(frozen=True)
 class Stage:
-    """Ranges of table sizes, from which both numbers are drawn log-uniformly."""
+    """Ranges of table sizes: log-uniform, but uniform for the columns of every third shape."""
 
     columns: tuple[int, int]
     rows: tuple[int, int]
@@ -69,14 +69,15 @@ class Batch:
             self.query.cells,
             self.query.statistics,
         )
-        return [*rows, self.column_key, t.energy, t.level, self.code_order]
+        return [*rows, self.column_key, *t.tensors(), self.code_order]
 
     def clone(self) -> Batch:
+        energy, context, level = (t.clone() for t in self.targets.tensors())
         return Batch(
             Rows(self.context.cells.clone(), self.context.statistics.clone()),
             Rows(self.query.cells.clone(), self.query.statistics.clone()),
             self.column_key.clone(),
-            Targets(self.targets.energy.clone(), self.targets.level.clone(), self.targets.columns),
+            Targets(energy, context, level, self.targets.columns),
             self.code_order.clone(),
         )
 
@@ -199,7 +200,7 @@ class Feed:
         with torch.no_grad():
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)
-        targets = make_targets(tables.log_density, tables.anchors, tables.categorical, description)
+        targets = make_targets(tables, description)
         for start in range(0, size * self.repeats, size):
             part = slice(start, start + size)
             order = list(range(self.max_columns))
@@ -223,6 +224,8 @@ def _shapes(choose: random.Random, stage: Stage, count: int) -> list[tuple[int, 
     shapes = []
     for i in range(count):
         d, n = _log_uniform(choose, *stage.columns), _log_uniform(choose, *stage.rows)
+        if i % 3 == 2:  # else wide tables would be rare
+            d = choose.randint(*stage.columns)
         if i < stage.tail * count:
             if i % 2:
                 d = choose.randint(stage.columns[1], TAIL_COLUMNS)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tabiced.model import Description
+from tabiced.prior import Tables
 
 SMALLEST_HALF_WIDTH = 0.1  # nats: tables whose density hardly varies are not blown up further
 
@@ -24,13 +25,14 @@ class LossConfig:
     regression: float = 1.0
     ranking: float = 1.0
     level: float = 0.2
+    context: float = 0.5  # of the first two terms for context rows: marks the outliers among them
     band: tuple[float, float] = (-5.0, 5.0)
     margin: float = 0.5
     huber: float | None = 1.0
 
     @classmethod
     def paper(cls) -> LossConfig:
-        return cls(level=0.0, band=(-10.0, 10.0), margin=1.0, huber=None)
+        return cls(level=0.0, context=0.0, band=(-10.0, 10.0), margin=1.0, huber=None)
 
 
 @dataclass
@@ -38,27 +40,31 @@ class Targets:
     """Normalised targets of a batch of tables."""
 
     energy: Tensor  # B m
+    context: Tensor  # B a: of the first context rows
     level: Tensor  # B 2: middle per column and log half-width, as the level head predicts them
     columns: int
 
     def __getitem__(self, tables: slice) -> Targets:
-        return Targets(self.energy[tables], self.level[tables], self.columns)
+        energy, context, level = (t[tables] for t in self.tensors())
+        return Targets(energy, context, level, self.columns)
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.energy, self.context, self.level
 
 
-def make_targets(
-    log_density: Tensor, anchors: Tensor, categorical: Tensor, description: Description
-) -> Targets:
-    """Normalise log-densities (B, m) by the percentiles of the anchors (B, a)."""
-    ordered = anchors.sort(-1).values
-    last = anchors.shape[-1] - 1
+def make_targets(tables: Tables, description: Description) -> Targets:
+    """Normalise the tables' log-densities by the percentiles of their anchors."""
+    ordered = tables.anchors.sort(-1).values
+    last = ordered.shape[-1] - 1
     low, high = (ordered[:, round(p * last)][:, None] for p in (0.1, 0.9))
     half = ((high - low) / 2).clamp_min(SMALLEST_HALF_WIDTH)
     middle = (high + low) / 2
     cells = description.cells
-    scale = cells.scale[:, 0].log().float().masked_fill(categorical, 0.0).sum(-1)
+    scale = cells.scale[:, 0].log().float().masked_fill(tables.categorical, 0.0).sum(-1)
     level = (middle[:, 0] + scale - cells.gaussian_level) / cells.columns
     return Targets(
-        (log_density - middle) / half,
+        (tables.log_density - middle) / half,
+        (tables.context_log_density - middle) / half,
         torch.stack([level.clamp(-20, 20), half[:, 0].log()], -1),
         cells.columns,
     )
@@ -103,15 +109,20 @@ def level_loss(level: Tensor, targets: Targets) -> Tensor:
 
 
 def total_loss(
-    energy: Tensor, level: Tensor, targets: Targets, config: LossConfig
+    energy: Tensor, context: Tensor, level: Tensor, targets: Targets, config: LossConfig
 ) -> dict[str, Tensor]:
-    """Return the terms by name and their weighted sum as `total`."""
+    """Return the terms by name and their weighted sum as `total`.
+
+    `energy` (B, m) is that of the queries, `context` (B, a) that of the first context rows.
+    """
     terms = {
         "regression": regression_loss(energy, targets.energy, config),
         "ranking": ranking_loss(energy, targets.energy),
         "level": level_loss(level, targets),
+        "context": config.regression * regression_loss(context, targets.context, config)
+        + config.ranking * ranking_loss(context, targets.context),
     }
-    weights = {"regression": config.regression, "ranking": config.ranking, "level": config.level}
+    weights = {name: getattr(config, name) for name in terms}
     terms["total"] = sum(
         (weights[name] * value for name, value in terms.items() if weights[name]),
         start=torch.zeros((), device=energy.device),

@@ -50,7 +50,7 @@ class _Fit:
     rows: int
 
     def log_weights(self, count: Tensor, rows: int) -> Tensor:
-        """Return the components' log-weights (B, K, ...) in their mixtures, one row added to each."""
+        """Return log-weights (B, K, ...) inside the mixtures, one row added to each component."""
         each = torch.cat([count.new_full((k,), rows + k) for k in self.sizes])
         return torch.log((count + 1) / each.view(-1, *[1] * (count.ndim - 2)))
 

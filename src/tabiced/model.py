@@ -265,22 +265,48 @@ class Network(nn.Module):
         90th percentile of the context's log-density, relative to a Gaussian with the context's
         covariance.
         """
-        x = self._tokens(rows, names)  # B n width
-        memory = []
-        for i, block in enumerate(self.blocks):
-            k, v = self.operations.keys_values(block, x)
-            memory.append((k, v))
-            q = self.operations.queries(block, x, self._sharpness(i, x.shape[1]))
-            x = self.operations.finish(block, x, attend(q, k, v))
-        return memory, self.level_head(self.level_norm(x).mean(1)).float()
+        memory: list[tuple[Tensor, Tensor]] = []
+        x = self._layers(self._tokens(rows, names), memory, rows.cells.shape[1])
+        return memory, self._level(x)
 
     def energy_of(self, rows: Rows, names: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Tensor:
         """Run query rows through all layers against the context's memory: energies (B, m)."""
-        x = self._tokens(rows, names)  # B m width
-        for i, (block, (k, v)) in enumerate(zip(self.blocks, memory, strict=True)):
+        return self._energy(self._layers(self._tokens(rows, names), memory))
+
+    def judge_all(
+        self, context: Rows, query: Rows, names: Tensor, judged: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Do `encode` and `energy_of` in one go, for training: half the kernels, twice as large.
+
+        Returns the energies of the first `judged` context rows, those of the queries, the level.
+        """
+        n = context.cells.shape[1]
+        tokens = [self._tokens(rows, names) for rows in (context, query)]
+        x = self._layers(torch.cat(tokens, 1), [], n)
+        energy = self._energy(torch.cat([x[:, :judged], x[:, n:]], 1))
+        return energy[:, :judged], energy[:, judged:], self._level(x[:, :n])
+
+    def _layers(
+        self, x: Tensor, memory: list[tuple[Tensor, Tensor]], context_rows: int = 0
+    ) -> Tensor:
+        """Run tokens (B, N, width) through all layers, each row attending to the context alone.
+
+        The context is what `memory` holds, or else the first `context_rows` of x, whose keys and
+        values are then added to `memory`.
+        """
+        for i, block in enumerate(self.blocks):
+            if context_rows:
+                memory.append(self.operations.keys_values(block, x[:, :context_rows]))
+            k, v = memory[i]
             q = self.operations.queries(block, x, self._sharpness(i, k.shape[2]))
             x = self.operations.finish(block, x, attend(q, k, v))
+        return x
+
+    def _energy(self, x: Tensor) -> Tensor:
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
+
+    def _level(self, x: Tensor) -> Tensor:
+        return self.level_head(self.level_norm(x).mean(1)).float()
 
     def column_names(self, column_key: Tensor, order: Tensor | None = None) -> Tensor:
         """Give each column (B, d) a code by the rank of its key: column order does not matter.

@@ -59,7 +59,7 @@ def fast_operations(short: bool, compiled: bool) -> Operations:
     return operations
 
 
-TERMS = ("regression", "ranking", "level", "total", "gradient", "skipped")
+TERMS = ("regression", "ranking", "level", "context", "total", "gradient", "skipped")
 
 
 class Trainer:
@@ -136,11 +136,11 @@ class Trainer:
         torch._foreach_zero_(self.gradients)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
             names = network.column_names(batch.column_key, batch.code_order)
-            memory, level = network.encode(batch.context, names)
-            energy = network.energy_of(batch.query, names, memory)
-        terms = total_loss(energy, level, batch.targets, self.loss)
+            judged = batch.targets.context.shape[1]
+            context, energy, level = network.judge_all(batch.context, batch.query, names, judged)
+        terms = total_loss(energy, context, level, batch.targets, self.loss)
         terms["total"].backward()
-        return torch.stack([terms[name].detach() for name in TERMS[:4]])
+        return torch.stack([terms[name].detach() for name in TERMS[:5]])
 
     def _update(self) -> torch.Tensor:
         norm = torch.nn.utils.get_total_norm(self.gradients)

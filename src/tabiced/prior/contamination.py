@@ -10,9 +10,10 @@ from tabiced.prior.scene import Event, Scene
 
 
 class Contamination(Event):
-    """Replace 0 to 20 % of the context and of the queries by outliers of one process.
+    """Replace up to 20 % of the context and 40 % of the queries by outliers of one process.
 
-    Targets remain log-densities of the clean process, so the network learns to see through it.
+    Targets remain log-densities of the clean process, so the network learns to see through it;
+    queries have more of them because telling those from the rest is what is learned here.
     """
 
     slot = "contamination"
@@ -24,7 +25,7 @@ class Contamination(Event):
         rate = torch.cat(
             (
                 random.uniform((t, 1, 1), 0.0, 0.20).expand(t, n, 1),
-                random.uniform((t, 1, 1), 0.0, 0.20).expand(t, m, 1),
+                random.uniform((t, 1, 1), 0.0, 0.40).expand(t, m, 1),
             ),
             1,
         )

@@ -20,13 +20,15 @@ class Tables:
     context: (B, n, d) float32, NaN = missing.
     query: (B, m, d) float32, NaN = missing.
     log_density: (B, m) float32, log p of the clean process at the complete query rows.
-    anchors: (B, min(n, 256)) float32, log p at clean context rows.
+    context_log_density: (B, min(n, 256)) float32, the same at the first context rows as shown.
+    anchors: (B, min(n, 256)) float32, the same at clean context rows.
     categorical: (B, d) bool, columns counted (probability mass) rather than measured.
     """
 
     context: Tensor
     query: Tensor
     log_density: Tensor
+    context_log_density: Tensor
     anchors: Tensor
     categorical: Tensor
 

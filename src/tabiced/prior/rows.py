@@ -36,16 +36,20 @@ def draw_rows(
         event.happen(random, scene)
 
     # A target belongs to the row as it is shown: round to float32 first, then take the density.
-    anchors = scene.clean[:, :ANCHORS]
-    points = torch.cat((anchors, scene.queries), 1).float().double()
+    parts = [scene.clean[:, :ANCHORS], scene.context[:, :ANCHORS], scene.queries]
+    if scene.context is scene.clean:
+        del parts[1]
+    points = torch.cat(parts, 1).float().double()
     log_density = process.log_density(points).clamp_min(FLOOR).float()
+    found = log_density.split([part.shape[1] for part in parts], 1)
 
     shown = Shown(random, context.shape[0], process.encodings)
     hidden = scene.missing or (None, None)
     return {
         "context": shown(scene.context, hidden[0]),
         "query": shown(scene.queries, hidden[1]),
-        "log_density": log_density[:, anchors.shape[1] :],
-        "anchors": log_density[:, : anchors.shape[1]],
+        "log_density": found[-1],
+        "context_log_density": found[-2],
+        "anchors": found[0],
         "categorical": shown.categorical,
     }
