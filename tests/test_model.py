@@ -9,9 +9,9 @@ from tests_support import mixed_table, random_network
 TOLERANCE = 2e-5  # float32 rounding through all layers
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def network(request):
-    return random_network(features=request.param)
+@pytest.fixture(scope="module")
+def network():
+    return random_network()
 
 
 @pytest.fixture(scope="module")

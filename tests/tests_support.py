@@ -1,16 +1,14 @@
 """What several test files share."""
 
-from dataclasses import replace
-
 import torch
 
 from tabiced.model import Network, NetworkConfig
 
 
-def random_network(seed: int = 0, features: int = 2) -> Network:
+def random_network(seed: int = 0) -> Network:
     """Return a tiny network whose every weight matters (a fresh one starts with silent layers)."""
     g = torch.Generator().manual_seed(seed)
-    network = Network(replace(NetworkConfig.tiny(), features=features)).eval()
+    network = Network(NetworkConfig.tiny()).eval()
     with torch.no_grad():
         for p in network.parameters():
             p.copy_(

@@ -119,14 +119,12 @@ class Marginals:
 class Cells:
     """Column statistics of a context (B, n, d) and the description of any rows by them.
 
-    With `exchangeable`, context rows and new rows of the same law are described alike: a new row
-    is counted among those that share its values, and a context row is whitened as if it had not
-    been there (its leverage taken out). Without, as the first weights were trained, they can be
-    told apart.
+    Context rows and new rows of the same law are described alike: a new row is counted among those
+    that share its values, and a context row is whitened as if it had not been there (its leverage
+    taken out). Else the network would learn to tell them apart.
     """
 
-    def __init__(self, context: Tensor, exchangeable: bool = True):
-        self.exchangeable = exchangeable
+    def __init__(self, context: Tensor):
         self.columns = context.shape[-1]
         self._fit_scale(context)
         standard, z = self._scaled(context)
@@ -194,8 +192,7 @@ class Cells:
         self.location = location.float()
         self.whitener = whitener.float()
         leverage = weight / total * (x @ whitener).square().sum(-1, keepdim=True)  # B n 1
-        taken = leverage.clamp_max(0.9) if self.exchangeable else torch.zeros_like(leverage)
-        self.correction = (1 - taken).rsqrt().float()
+        self.correction = (1 - leverage.clamp_max(0.9)).rsqrt().float()
         self.residual_map = (precision / diagonal.sqrt()).float()
         self.unexplained = (-0.5 * torch.log(diagonal * variance)).float()  # log share of sd, B 1 d
         # Log-density level of a Gaussian with this covariance in units of the robust scales.
@@ -226,7 +223,7 @@ class Cells:
         white = self.whiten(standard)
         if in_context:
             residual, white = residual * self.correction, white * self.correction
-        elif self.exchangeable:
+        else:
             tie = tie + 1 / self.marginals.count.mT
         white_rank, white_near, white_far, _ = self.whitened_marginals(white)
         distinct = torch.log(self.marginals.distinct) / math.log(

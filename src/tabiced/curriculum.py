@@ -111,7 +111,7 @@ class Feed:
         feature_dtype: torch.dtype = torch.float32,
     ):
         self.priors, self.curriculum, self.device = priors, curriculum, device
-        self.max_columns, self.features = config.max_columns, config.features
+        self.max_columns = config.max_columns
         self.shapes, self.repeats = shapes, repeats
         self.row_budget, self.cell_budget = row_budget, cell_budget
         self.feature_dtype = feature_dtype
@@ -196,7 +196,7 @@ class Feed:
             device=self.device,
             generator=self.generator,
         )
-        description = Description(tables.context, self.features)
+        description = Description(tables.context)
         with torch.no_grad():
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)

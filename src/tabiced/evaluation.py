@@ -44,7 +44,7 @@ class Suite:
     """Tables drawn once from a fixed seed, five rows of them."""
 
     def __init__(self, network: Network, tables: int, context_rows: int = 500, queries: int = 200):
-        device, features = network.codes.device, network.config.features
+        device = network.codes.device
         generator = torch.Generator(device).manual_seed(20_001)
         self.parts: dict[str, list[tuple[Description, Tensor, Tensor]]] = {}
         for name, row in ROWS.items():
@@ -61,7 +61,7 @@ class Suite:
                     generator=generator,
                 )
                 self.parts[name].append(
-                    (Description(drawn.context, features), drawn.query, drawn.log_density)
+                    (Description(drawn.context), drawn.query, drawn.log_density)
                 )
 
     @torch.no_grad()

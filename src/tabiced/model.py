@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from tabiced.cells import CELL_FEATURES, CELL_SUMMARIES, Cells, Marginals, soften
 from tabiced.mixtures import COMPONENTS, Mixtures
-from tabiced.neighbours import LOCAL_STATISTICS, SPARSITY, STATISTICS, Neighbours
+from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
 
 CELLS_AT_ONCE = 2**17
 
@@ -39,13 +39,10 @@ class NetworkConfig:
     feed_forward: int = 1024
     head_width: int = 1024
     max_columns: int = 128
-    features: int = 2  # version of the description: 1 has no mixtures and tells queries apart
 
     @property
     def row_features(self) -> int:
         """Numbers that describe a row: five per statistic, and some of the table's sizes."""
-        if self.features == 1:
-            return 5 * (LOCAL_STATISTICS + CELL_SUMMARIES) + 6
         return 5 * (STATISTICS + CELL_SUMMARIES + len(COMPONENTS)) + 7
 
     @property
@@ -81,18 +78,15 @@ class Rows:
 class Description:
     """All parameter-free statistics of a context (B, n, d), NaN = missing."""
 
-    def __init__(self, context: Tensor, features: int = 2):
+    def __init__(self, context: Tensor):
         with torch.autocast(context.device.type, enabled=False), torch.no_grad():
-            self.rows, self.features = context.shape[1], features
-            self.cells = Cells(context, exchangeable=features >= 2)
+            self.rows = context.shape[1]
+            self.cells = Cells(context)
             cells, standard, white, summaries = self.cells(context, in_context=True)
             self.neighbours = Neighbours(standard, white)
             near = self.neighbours(standard, white, leave_one_out=True)
-            if features >= 2:
-                self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
-                raw = torch.cat([near, summaries, self.mixtures.context], -1)  # B n statistics
-            else:
-                raw = torch.cat([near[..., :LOCAL_STATISTICS], summaries], -1)
+            self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
+            raw = torch.cat([near, summaries, self.mixtures.context], -1)  # B n statistics
             ordered = raw.sort(1).values
             n = self.rows
             low, self.middle, high = (
@@ -117,8 +111,7 @@ class Description:
         ratio = log_n - log_d
         sizes = [log_n / 3 - 2, log_d - 2.5, ratio / 3 - 1]
         sizes += [1 / max(log_n, 0.5), 1 / self.cells.columns, 1.0]
-        if self.features >= 2:
-            sizes.append(min(2.0, self.cells.columns / self.rows))
+        sizes.append(min(2.0, self.cells.columns / self.rows))
         size = torch.tensor(sizes)
         constant = torch.cat([level, size.to(level).expand(level.shape[0], 1, len(size))], -1)
         return torch.cat(
@@ -136,10 +129,7 @@ class Description:
         with torch.autocast(query.device.type, enabled=False):
             cells, standard, white, summaries = self.cells(query)
             near = self.neighbours(standard, white)
-            if self.features >= 2:
-                raw = torch.cat([near, summaries, self.mixtures(white)], -1)
-            else:
-                raw = torch.cat([near[..., :LOCAL_STATISTICS], summaries], -1)
+            raw = torch.cat([near, summaries, self.mixtures(white)], -1)
             return Rows(cells, self._row_features(raw))
 
 
@@ -357,7 +347,7 @@ class Network(nn.Module):
         `categorical` (d,) marks columns whose values are counted, not measured; it matters for the
         percentiles alone. `order` is passed on to `column_names`.
         """
-        description = Description(context, self.config.features)
+        description = Description(context)
         names = self.column_names(description.column_key, order)
         memory, level = self.encode(description.context, names)
         return Context(
