@@ -1,7 +1,8 @@
 # make demo     score a real table and print its most unusual rows
 # make test     lint, types and the whole test suite
 # make format   let ruff rewrite the code
-# make picture  redraw the README's picture
+# make docs     run the tutorials and build the documentation in build/site, links checked
+# make picture  redraw the pictures of the documents (the report's needs chromium)
 # make clean    remove everything these commands made
 #
 # The first call creates .venv. TORCH_INDEX=URL looks for torch there, too: PyTorch's own index has a
@@ -13,26 +14,35 @@ TORCH_INDEX ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPLETE := $(VENV)/.complete
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test format picture clean
+.PHONY: demo test format docs picture clean
 .DEFAULT_GOAL := demo
 
 demo: $(READY)
 	@$(BIN)/tabiced demo
 
-test: $(READY)
+test: $(COMPLETE)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy src
 	$(BIN)/python -m pytest
 
-format: $(READY)
+format: $(COMPLETE)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+docs: $(COMPLETE)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "Open build/site/index.html"
+
 picture: $(READY)
 	$(BIN)/tabiced demo --picture docs/images/energy.png
+	mkdir -p build
+	$(BIN)/tabiced score src/tabiced/data/penguins.csv --report build/penguins.html
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1100,1000 \
+		--screenshot=docs/images/report.png build/penguins.html
 
 # torch goes first and alone: pinned, so that no later requirement can pull in another build.
 $(READY): pyproject.toml constraints.txt
@@ -41,9 +51,14 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV)
 	@echo "Installing torch ..."
 	@$(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch==2.13.0
-	@echo "Installing tabiced with all extras ..."
+	@echo "Installing tabiced ..."
 	@$(PIP) hatchling editables
-	@$(PIP) --no-build-isolation --editable '.[cli,plot,bench,test]'
+	@$(PIP) --no-build-isolation --editable '.[cli,plot]'
+	@touch $@
+
+$(COMPLETE): $(READY)
+	@echo "Installing what tests, benchmarks and documents need (once) ..."
+	@$(PIP) --no-build-isolation --editable '.[cli,plot,bench,docs,test]'
 	@touch $@
 
 clean:

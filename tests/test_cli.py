@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tabiced import ICED
+from tabiced.atomic import whole_file
 from tabiced.cli import app
 from tabiced.demo import PENGUINS
-from tabiced.files import TableFileError, load_table, save_table, whole_file
+from tabiced.explanation import explain_rows
+from tabiced.files import TableFileError, load_table, save_table
 from tabiced.weights import save_network
 from tests_support import random_network
 
@@ -128,7 +130,7 @@ def test_explain_gives_the_numbers_of_the_library(
     out = tmp_path / "surprise.parquet"
     printed = succeed("explain", table, "--row", 7, "--row", 2, "--out", out, "--weights", card)
     surprise = load_table(out)
-    expected = ICED(weights=card).fit(frame).explain(frame[[7, 2]])
+    expected = explain_rows(ICED(weights=card).fit(frame), frame[[7, 2]])
     assert surprise["row"].to_list() == [7, 2]
     np.testing.assert_allclose(
         surprise.select(frame.columns).to_numpy(), expected.to_numpy(), rtol=1e-9, atol=1e-9

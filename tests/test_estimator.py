@@ -23,6 +23,7 @@ import tabiced.estimator
 from tabiced import ICED
 from tabiced.calibration import false_discoveries, p_values, threshold
 from tabiced.contexts import make_views
+from tabiced.prior import Prior
 from tabiced.table import read_table
 from tabiced.weights import SHIPPED, WeightsError, save_network
 from tests_support import random_network
@@ -94,10 +95,20 @@ def test_chunks_cache_and_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch):
     model = fitted(X)
     expected = model.score_samples(rows)
     monkeypatch.setattr("tabiced.estimator.CHUNK_CELLS", 64)
+    monkeypatch.setattr("tabiced.rows.COMPARED_CELLS", 12)
     np.testing.assert_array_equal(model.score_samples(rows), expected)
     uncached = fitted(X, memory_mb=0)
     np.testing.assert_allclose(uncached.score_samples(rows), expected, atol=TOLERANCE)
     assert uncached.cache_nbytes_ == 0 < model.cache_nbytes_
+
+
+def test_folds_are_judged_without_being_kept():
+    X = gaussian(60)
+    model = fitted(X)
+    before = model.cache_nbytes_
+    model.p_values(X)
+    model.log_density(X)
+    assert model.cache_nbytes_ == before > 0
 
 
 def test_energies_are_those_of_the_network():
@@ -257,17 +268,19 @@ def test_the_threshold_is_where_p_values_reach_the_rate(rows: int, rate: float):
 
 
 def test_p_values_are_uniform_for_rows_like_the_reference():
+    """Thirty tables of the prior, with categories, missing cells, outliers and copies in some."""
     shares = []
-    for seed in range(10):
-        rng = np.random.default_rng(seed)
-        X = rng.standard_t(4, (456, 3)) @ rng.normal(size=(3, 3))
-        p = fitted(X[:200]).p_values(X[200:])
-        shares.append([(p <= level).mean() for level in (0.05, 0.2, 0.5)])
+    for columns in (2, 4, 8):
+        generator = torch.Generator().manual_seed(columns)
+        drawn = Prior("full").draw(10, 350, 1, columns, generator=generator).context
+        for table in drawn.double().numpy():
+            p = fitted(table[:220]).p_values(table[220:])
+            shares.append([(p <= level).mean() for level in (0.05, 0.2, 0.5)])
     mean = np.mean(shares, 0)
-    # 10 x 200 calibration and 256 query rows: standard errors of 0.007, 0.012 and 0.015
-    assert 0.025 < mean[0] < 0.07
-    assert 0.15 < mean[1] < 0.25
-    assert 0.43 < mean[2] < 0.57
+    # 30 x 220 calibration and 130 query rows: standard errors of 0.004, 0.008 and 0.010
+    assert 0.03 < mean[0] < 0.06
+    assert 0.17 < mean[1] < 0.23
+    assert 0.46 < mean[2] < 0.54
 
 
 def test_false_discoveries_follow_the_step_up_rule():

@@ -8,14 +8,19 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ICED", "__version__", "false_discoveries"]
+__all__ = ["ICED", "ICEDAugmenter", "__version__", "false_discoveries"]
 
 if TYPE_CHECKING:
     from tabiced.calibration import false_discoveries
     from tabiced.estimator import ICED
+    from tabiced.generate import ICEDAugmenter
 
 # Imported at first use: torch takes seconds, and `tabiced --help` should not.
-_HOMES = {"ICED": "tabiced.estimator", "false_discoveries": "tabiced.calibration"}
+_HOMES = {
+    "ICED": "tabiced.estimator",
+    "ICEDAugmenter": "tabiced.generate",
+    "false_discoveries": "tabiced.calibration",
+}
 
 
 def __getattr__(name: str) -> Any:

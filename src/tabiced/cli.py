@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import math
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import tabiced
-from tabiced._extras import MissingExtraError, extra
+from tabiced._extras import extra
+from tabiced.cli_generate import commands as generating
+from tabiced.terminal import (
+    console,
+    errors,
+    flat,
+    one_line_errors,
+    one_line_findings,
+    print_json,
+    progress,
+)
 
 with extra("cli"):
     import typer
-    from rich.console import Console
 
 if TYPE_CHECKING:
-    import polars as pl
-
+    from tabiced.files import TableFile
     from tabiced.ranking import Ranking
 
 app = typer.Typer(
@@ -32,11 +34,9 @@ app = typer.Typer(
 )
 prior = typer.Typer(no_args_is_help=True, help="Look at the tables the network is trained on.")
 app.add_typer(prior, name="prior")
+app.add_typer(generating)  # sample, augment
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-
-console = Console()
-errors = Console(stderr=True)
 
 TableArgument = Annotated[
     Path, typer.Argument(metavar="TABLE", help="Table: .csv, .tsv, .parquet, .arrow or .feather.")
@@ -62,49 +62,14 @@ WeightsOption = Annotated[
         "--weights", metavar="CARD", help="JSON card of other weights than the shipped ones."
     ),
 ]
+CONTEXT_ROWS = 5000
+ContextOption = Annotated[
+    int,
+    typer.Option(
+        min=2, help="Reference rows the network reads, of more a random sample. Fewer are faster."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Show in one line what is wrong with the user's files or installation, and end with 1."""
-    try:
-        yield
-    except (MissingExtraError, OSError) as error:
-        _fail(error)
-    except typer.Exit:
-        raise
-    except RuntimeError as error:
-        from tabiced.weights import WeightsError  # torch is loaded by whoever could raise it
-
-        if not isinstance(error, WeightsError):
-            raise
-        _fail(error)
-
-
-@contextmanager
-def one_line_findings() -> Iterator[None]:
-    """Show in one line each what the library finds wrong or remarkable in the user's tables."""
-    problem: Exception | None = None
-    with one_line_errors(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        try:
-            yield
-        except (ValueError, TypeError) as error:
-            problem = error
-    for note in dict.fromkeys(_one_line(w.message) for w in caught if w.category is UserWarning):
-        typer.echo(f"note: {note}", err=True)
-    if problem is not None:
-        _fail(problem)
-
-
-def _fail(error: Exception) -> NoReturn:
-    typer.echo(f"error: {_one_line(error)}", err=True)
-    raise typer.Exit(1) from error
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
 
 
 @app.callback(invoke_without_command=True)
@@ -123,7 +88,7 @@ def root(
 
 @app.command(
     epilog="Examples:\n\n"
-    "  tabiced score patients.csv --ignore patient_id\n\n"
+    "  tabiced score patients.csv --ignore patient_id --report patients.html\n\n"
     "  tabiced score today.csv --reference last_year.parquet --out scored.parquet\n\n"
     "  tabiced score patients.csv --json --top 100"
 )
@@ -137,8 +102,18 @@ def score(
             "--out", "-o", metavar="FILE", help="Write TABLE with the columns energy and p_value."
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="How many rows to show.")] = 10,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a page (.html) to read in a browser: one file, offline."
+        ),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many rows to show; by default 10, in the report 50."),
+    ] = None,
     ignore: IgnoreOption = None,
+    context_rows: ContextOption = CONTEXT_ROWS,
     weights: WeightsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -146,40 +121,51 @@ def score(
 
     Each row is judged by the others, or by the rows of a reference table. The energy is an
     unnormalised log-density; the p-value is the share of reference rows at least as unusual.
-    Rows are counted from 0.
+    Rows are counted from 0. Tables larger than the memory are fine.
     """
-    from tabiced.files import check_output, save_table
+    from tabiced.files import PAGES, TableFile, check_output
 
     if out is not None:
         check_output(out)
-    frame, ranking = _rank(table, reference, ignore, weights)
-    from tabiced.ranking import show_ranking
-
+    if report is not None:
+        check_output(report, PAGES)
+    source = TableFile(table)
     if out is not None:
-        taken = [name for name in ("energy", "p_value") if name in frame.columns]
+        taken = [name for name in ("energy", "p_value") if name in source.columns]
         if taken:
             raise ValueError(
                 f"{table} already has a column {taken[0]!r}: rename it, or leave out --out"
             )
+    ranking = _rank(source, reference, ignore, context_rows, weights)
+    from tabiced.ranking import show_ranking
+
+    listed = top or 10
     with errors.status("Explaining the most unusual rows ..."):
-        rows = ranking.rows(ranking.top(top))
+        rows = ranking.rows(ranking.top(listed if report is None else top or 50))
+    if report is not None:
+        from tabiced.report import write_report
+
+        write_report(ranking, rows, report)
     if out is not None:
-        save_table(ranking.with_scores(frame), out)
+        with errors.status(f"Writing {out} ..."):
+            ranking.save(out)
+    rows = rows[:listed]
     if as_json:
-        _print_json(
-            {"table": str(table), "rows": frame.height, "unusual": [asdict(row) for row in rows]}
+        print_json(
+            {"table": str(table), "rows": source.height, "unusual": [row.facts() for row in rows]}
         )
         return
     console.print(show_ranking(rows))
     for level in (0.01, 0.05):
         found = int((ranking.p_value <= level).sum())
-        expected = level * frame.height
+        expected = level * source.height
         console.print(
-            f"{found} of {frame.height} rows have p <= {level:g}; "
+            f"{found} of {source.height} rows have p <= {level:g}; "
             f"{expected:.3g} would if all were like the reference."
         )
-    if out is not None:
-        typer.echo(f"Wrote {out}.")
+    for path in (report, out):
+        if path is not None:
+            typer.echo(f"Wrote {path}.")
 
 
 @app.command(
@@ -205,37 +191,41 @@ def explain(
         ),
     ] = None,
     ignore: IgnoreOption = None,
+    context_rows: ContextOption = CONTEXT_ROWS,
     weights: WeightsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which columns make a row unusual.
 
-    The surprise of a cell is the energy the row would gain if the cell were unknown: positive
-    where the cell makes the row unusual.
+    A cell surprises if its row would look more typical without it. 0 is usual for its column, 1 a
+    typical deviation; the p-value is the share of reference rows with a cell as surprising there.
     """
-    from tabiced.files import check_output, save_table
+    from tabiced.files import TableFile, check_output, save_table
 
     if out is not None:
         check_output(out)
-    frame, ranking = _rank(table, reference, ignore, weights)
-    from tabiced.ranking import show_explanation
-
-    beyond = [number for number in row or [] if number >= frame.height]
+    source = TableFile(table)
+    beyond = [number for number in row or [] if number >= source.height]
     if beyond:
         raise ValueError(
-            f"{table} has no row {beyond[0]}: its {frame.height} rows are counted from 0"
+            f"{table} has no row {beyond[0]}: its {source.height} rows are counted from 0"
         )
+    ranking = _rank(source, reference, ignore, context_rows, weights)
+    from tabiced.ranking import show_explanation
+
     with errors.status("Explaining ..."):
         rows = ranking.rows(row or ranking.top(top))
     if out is not None:
         save_table(ranking.surprises(rows), out)
     if as_json:
-        _print_json(
-            {"table": str(table), "rows": frame.height, "explained": [asdict(r) for r in rows]}
+        print_json(
+            {"table": str(table), "rows": source.height, "explained": [r.facts() for r in rows]}
         )
         return
     for described in rows:
         console.print(show_explanation(described))
+        for reason in described.sentences():
+            console.print(reason, highlight=False, markup=False)
         console.print()
     if out is not None:
         typer.echo(f"Wrote {out}.")
@@ -260,9 +250,9 @@ def info(weights: WeightsOption = None, as_json: JsonOption = False) -> None:
         "card": read_card(weights),
     }
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
-    for name, fact in _flat(facts):
+    for name, fact in flat(facts):
         typer.echo(f"{name}  {fact}")
 
 
@@ -297,7 +287,8 @@ def prior_show(
     ] = Path("prior.png"),
 ) -> None:
     """Draw a gallery of training tables."""
-    from tabiced.files import PICTURES, check_output, whole_file
+    from tabiced.atomic import whole_file
+    from tabiced.files import PICTURES, check_output
 
     check_output(out, PICTURES)
     from tabiced.prior.gallery import draw_gallery
@@ -326,49 +317,33 @@ def bench(context: typer.Context) -> None:
 
 
 def _rank(
-    table: Path, reference: Path | None, ignore: list[str] | None, weights: Path | None
-) -> tuple[pl.DataFrame, Ranking]:
-    """Return the whole table, and the ranking of its rows by the columns that are not ignored."""
-    from tabiced.files import load_table
+    table: TableFile,
+    reference: Path | None,
+    ignore: list[str] | None,
+    context_rows: int,
+    weights: Path | None,
+) -> Ranking:
+    """Rank the rows of a table by the columns that are not ignored."""
+    from tabiced.files import TableFile
 
-    frame = load_table(table)
-    known = None if reference is None else load_table(reference)
+    known = None if reference is None else TableFile(reference)
     ignored = set(ignore or [])
-    columns = set(frame.columns) if known is None else {*frame.columns, *known.columns}
+    columns = set(table.columns) if known is None else {*table.columns, *known.columns}
     if ignored - columns:
         name = sorted(ignored - columns)[0]
         raise ValueError(
-            f"--ignore {name}: no such column; the columns are {', '.join(frame.columns)}"
+            f"--ignore {name}: no such column; the columns are {', '.join(table.columns)}"
         )
-    if not set(frame.columns) - ignored:
+    if not set(table.columns) - ignored:
         raise ValueError("--ignore leaves no column to judge the rows by")
-    if known is not None:
-        known = known.drop(ignored, strict=False)
-    with errors.status(f"Scoring {frame.height} rows ..."):
+    with progress(f"Scoring {table.height} rows", table.height) as report:
         from tabiced.ranking import Ranking
 
-        return frame, Ranking(frame.drop(ignored, strict=False), known, weights)
-
-
-def _flat(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested facts one by one, `card.training.seed` style."""
-    for name, fact in facts.items():
-        if isinstance(fact, dict):
-            yield from _flat(fact, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", fact
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(
-        json.dumps(_strict(value), indent=2, default=str, allow_nan=False, ensure_ascii=False)
-    )
-
-
-def _strict(value: Any) -> Any:
-    """Replace what JSON has no word for: NaN and infinities become null."""
-    if isinstance(value, dict):
-        return {name: _strict(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_strict(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return Ranking(
+            table,
+            known,
+            ignore=ignored,
+            weights=weights,
+            context_rows=context_rows,
+            report=report,
+        )

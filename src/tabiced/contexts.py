@@ -99,7 +99,7 @@ class Reader:
         """Score `tile` rows at once; keep contexts of up to `memory` bytes in all."""
         self.weights, self.device, self.views, self.counted = weights, device, views, counted
         self.tile, self.memory, self.used = tile, memory, 0
-        self.verbose = False
+        self.verbose, self.label = False, "scoring"
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "used": 0}
@@ -131,13 +131,13 @@ class Reading:
         self.kept: dict[int, Context] = {}
         self.level: tuple[float, float] | None = None
 
-    def contexts(self) -> Iterator[tuple[View, Context]]:
-        """Yield every view with its context."""
+    def contexts(self, keep: bool = True) -> Iterator[tuple[View, Context]]:
+        """Yield every view with its context; `keep` those that fit for the next time."""
         for i, view in enumerate(self.reader.views):
             context = self.kept.get(i)
             if context is None:
                 context = self._read(view)
-                if self.reader.admit(context.nbytes):
+                if keep and self.reader.admit(context.nbytes):
                     self.kept[i] = context
             yield view, context
 
@@ -151,32 +151,41 @@ class Reading:
     def percentiles(self) -> tuple[float, float]:
         """Return the 10th and 90th percentile of the context's own log-density."""
         if self.level is None:
-            levels = [context.percentiles[0].double().cpu() for _, context in self.contexts()]
-            low, high = torch.stack(levels).mean(0).tolist()
-            self.level = low, high
+            self.level = _mean([context.percentiles[0] for _, context in self.contexts()])
         return self.level
 
     def energy(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
         """Return the energies (m,) of rows (m, width), the mean over the views.
 
         Tiles always have the same shape, so that a row's energy does not depend, to the last bit,
-        on how many rows come along. Rows that are only ever scored `together` need no padding.
+        on how many rows come along. Rows that are only ever scored `together`, those of a fold,
+        need no padding, and their context is not kept for them: their energies are.
         """
         reader = self.reader
         tile = min(reader.tile, max(1, len(rows))) if together else reader.tile
         out = np.zeros(len(rows))
         if len(rows) == 0:
             return out
-        rows = np.concatenate([rows, np.repeat(rows[:1], -len(rows) % tile, 0)])
         starts = range(0, len(rows), tile)
-        for view, context in self.contexts():
+        levels = []
+        for view, context in self.contexts(keep=not together):
+            levels.append(context.percentiles[0])
             parts = []
             with torch.inference_mode():
-                for i in progress(starts, "scoring", reader.verbose):
-                    part = torch.from_numpy(rows[i : i + tile, view.columns]).to(reader.device)
-                    parts.append(reader.network.energy(context, part[None])[0])
+                for i in progress(starts, reader.label, reader.verbose):
+                    part = rows[i : i + tile, view.columns]
+                    if len(part) < tile:
+                        part = np.concatenate([part, np.repeat(part[:1], tile - len(part), 0)])
+                    query = torch.from_numpy(part).to(reader.device)
+                    parts.append(reader.network.energy(context, query[None])[0])
                 out += torch.cat(parts).double().cpu().numpy()[: len(out)]
+        self.level = self.level or _mean(levels)
         return out / len(reader.views)
+
+
+def _mean(levels: list[Tensor]) -> tuple[float, float]:
+    low, high = torch.stack(levels).double().cpu().mean(0).tolist()
+    return low, high
 
 
 def progress(steps: Sequence[int], label: str, shown: bool) -> Iterator[int]:

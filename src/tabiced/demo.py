@@ -14,25 +14,27 @@ PENGUINS = Path(__file__).parent / "data" / "penguins.csv"
 
 NEXT = """\
 [bold]Next[/]
-  tabiced score YOUR.csv               rank the rows of your own table
-  tabiced explain YOUR.csv --row 17    see what makes one row unusual
-  tabiced demo --picture energy.png    draw the energy over two columns
-  README.md                            the same in ten lines of Python"""
+  tabiced score YOUR.csv                         rank the rows of your own table
+  tabiced score YOUR.csv --report report.html    the same as a page for the browser
+  tabiced explain YOUR.csv --row 17              see what makes one row unusual
+  tabiced demo --picture energy.png              draw the energy over two columns
+  README.md                                      the same in ten lines of Python"""
 
 
 def show_penguins(console: Console, weights: Path | None = None, count: int = 8) -> None:
     """Judge every penguin by the others and print the most unusual ones."""
-    from tabiced.files import load_table
+    from tabiced.files import TableFile
     from tabiced.ranking import Ranking, show_ranking
 
-    frame = load_table(PENGUINS)
+    table = TableFile(PENGUINS)
+    frame = table.collect()
     missing = sum(frame.null_count().row(0))
     console.print(
         f"[bold]{frame.height} penguins[/], {frame.width} columns of numbers and categories, "
         f"{missing} missing cells. Which birds are unusual?\n"
     )
     start = time.monotonic()
-    ranking = Ranking(frame, weights=weights)
+    ranking = Ranking(table, weights=weights)
     rows = ranking.rows(ranking.top(count))
     seconds = time.monotonic() - start
     console.print(show_ranking(rows))
@@ -48,8 +50,9 @@ def draw_penguins(path: Path, weights: Path | None = None) -> None:
     with extra("plot"):
         import matplotlib.pyplot as plt
 
+    from tabiced.atomic import whole_file
     from tabiced.estimator import ICED
-    from tabiced.files import load_table, whole_file
+    from tabiced.files import load_table
     from tabiced.plot import energy_landscape
 
     bills = load_table(PENGUINS).select("bill_length_mm", "bill_depth_mm").drop_nulls()

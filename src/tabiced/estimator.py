@@ -67,6 +67,8 @@ class ICED(OutlierMixin, BaseEstimator):
         How each column enters the network.
     device_ : str
         Where it computes.
+    template_ : table without rows, or None
+        What `sample` makes its rows look like.
 
     Examples
     --------
@@ -109,12 +111,16 @@ class ICED(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the reference table X (at least two rows); y is ignored."""
+        from tabiced.generate.rows import template_of  # the other way round it is imported first
+
         self._check_parameters()
         if hasattr(self, "outlier_scores_"):
             del self.outlier_scores_
         self.device_ = self._choose_device()
         table = read_table(X, min_rows=2)
         self._remember_columns(table)
+        has_kind = table.frame is not None or isinstance(X, np.ndarray)
+        self.template_ = template_of(X) if has_kind else None
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         if table.rows > self.max_context_rows:
             table = table.take(order_rows(table.floats(), seed)[: self.max_context_rows])
@@ -186,26 +192,46 @@ class ICED(OutlierMixin, BaseEstimator):
         """Return the mean of `log_density(X)`; y is ignored."""
         return float(self.log_density(X).mean())
 
-    def explain(self, X: Any) -> Any:
+    def explain(self, X: Any, *, pairs: bool = False) -> Any:
         """Return how much each cell makes its row unusual, as a table of the kind of X.
 
             energy(row with the cell missing) - energy(row)
 
-        Positive: without the cell the row would look more typical. Ignored columns are 0.
+        Positive: without the cell the row would look more typical. Ignored columns are 0. With
+        `pairs`, one column for each two columns tells how far their cells contradict each other.
         """
+        from tabiced.explanation import explain_rows
+
+        return explain_rows(self, X, pairs=pairs)
+
+    def explain_p_values(self, X: Any) -> Any:
+        """Return for each cell the share of reference rows as surprising there, like X."""
+        from tabiced.explanation import explain_p_values
+
+        return explain_p_values(self, X)
+
+    def explain_in_words(self, X: Any, *, most: int = 3) -> list[list[str]]:
+        """Return for each row up to `most` sentences, the most surprising cell first.
+
+        A row without a surprising cell has none: it is usual, or unusual as a whole.
+        """
+        from tabiced.explanation import explain_in_words
+
+        return explain_in_words(self, X, most=most)
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Any:
+        """Return new rows like the reference, as a table of its kind.
+
+        `tabiced.generate.sample_rows` does the same with more choices, and tells how the chains
+        went.
+        """
+        from tabiced.generate import sample_rows
+
         check_is_fitted(self)
-        reference, blocks = self.reference_, self.plan_.blocks
-        table = read_table(X)
-
-        def explained(rows: np.ndarray) -> np.ndarray:
-            if reference is None:
-                return np.zeros((len(rows), len(blocks)))
-            return reference.explain(rows, blocks)
-
-        values = self._stream(table, explained)
-        if table.names is not None and self.plan_.names is not None:
-            values = values[:, [self.plan_.names.index(name) for name in table.names]]
-        return table.like(values)
+        like = getattr(self, "template_", None)  # an estimator read from a file has none
+        return sample_rows(self, n_samples, like=like, random_state=random_state)[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file: safetensors, no pickle, without the weights."""
@@ -251,11 +277,15 @@ class ICED(OutlierMixin, BaseEstimator):
                 stacklevel=3,
             )
         table = self.plan_.align(table, type(self).__name__)
-        if self.reference_ is not None:
-            self.reference_.reader.verbose = self.verbose
         step = max(1, CHUNK_CELLS // max(1, self.plan_.width))
-        chunks = (table.take(slice(i, i + step)) for i in range(0, table.rows, step))
-        return np.concatenate([judge(self.plan_.encode(chunk)) for chunk in chunks])
+        parts = []
+        for start in range(0, table.rows, step):
+            end = min(start + step, table.rows)
+            if self.reference_ is not None:
+                reader = self.reference_.reader
+                reader.verbose, reader.label = self.verbose, f"rows to {end:,} of {table.rows:,}"
+            parts.append(judge(self.plan_.encode(table.take(slice(start, end)))))
+        return np.concatenate(parts)
 
     def _remember_columns(self, table: Table) -> None:
         self.n_features_in_ = len(table.columns)
@@ -274,6 +304,11 @@ class ICED(OutlierMixin, BaseEstimator):
             device = torch.device(wanted)
         except (RuntimeError, TypeError):
             device = None
+        if device is not None and device.type == "mps":
+            raise ValueError(
+                "device='mps' cannot be used: the statistics of the context need double precision, "
+                "which Apple's GPUs do not have. Use 'cpu'."
+            )
         if device is None or device.type not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {self.device!r}.")
         if device.type == "cpu":

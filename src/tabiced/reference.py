@@ -42,6 +42,7 @@ class Reference:
         self.parts: dict[int, Reading] = {}
         self.copies = Copies(self.matrix[self.first])
         self.judged = np.full(len(self.first), np.nan)  # energies of the distinct rows, as known
+        self.usual_surprise: np.ndarray | None = None  # of reference cells, for explanations
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("matrix", "first", "group", "fold", "is_measured", "reader")

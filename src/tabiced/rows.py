@@ -12,6 +12,7 @@ import numpy as np
 
 SAME = 1e-5  # copies differ by no more than float32 input or a few printed digits would change
 GOLDEN = 0x9E3779B97F4A7C15
+COMPARED_CELLS = 2**20  # cells of queries compared with reference rows at once
 
 
 def order_rows(columns: Sequence[np.ndarray], seed: int) -> np.ndarray:
@@ -77,6 +78,11 @@ class Copies:
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Return for each row (m, width) the number of its nearest copy, or -1."""
+        step = max(1, COMPARED_CELLS // max(1, rows.shape[1]))
+        parts = [self._find(rows[i : i + step]) for i in range(0, len(rows), step)]
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def _find(self, rows: np.ndarray) -> np.ndarray:
         flat = _flatten(rows)
         key = flat @ self.direction
         place = np.searchsorted(self.key, key - self.reach)

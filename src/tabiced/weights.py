@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
+from tabiced.atomic import whole_file
 from tabiced.model import Network, NetworkConfig
 
 SHIPPED = Path(__file__).parent / "weights" / "iced.json"
@@ -29,12 +29,8 @@ class WeightsError(RuntimeError):
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as part:
+        part.write_bytes(content)
 
 
 def save_network(network: Network, card: Path, **facts: Any) -> None:

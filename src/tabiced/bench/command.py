@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tabiced._extras import MissingExtraError
-from tabiced.bench import adbench, density, macrodata, ours, speed, summary
+from tabiced.bench import adbench, augmentation, density, macrodata, ours, speed, summary
 from tabiced.bench.methods import Method, pick
 from tabiced.bench.results import Results, describe_machine, note_machine
 from tabiced.bench.tasks import Task, detect, read_pack, side_by_side
@@ -28,6 +28,7 @@ COMMANDS = {
     "adbench": "ADBench, both settings, the paper's protocol",
     "pack": "put the ADBench tasks of some seeds into one file",
     "density": "tables with known log-density",
+    "augmentation": "class-conditional augmentation, the paper's protocol",
     "speed": "time to fit a context and score queries, over rows and columns",
     "page": "write docs/benchmarks.md from the stored results",
 }
@@ -65,6 +66,9 @@ def build_parser() -> argparse.ArgumentParser:
     command["density"].add_argument("--tables", type=int, default=density.TABLES)
     command["density"].set_defaults(run=run_density)
 
+    augmentation.add_arguments(command["augmentation"])
+    command["augmentation"].set_defaults(run=lambda o: augmentation.run(o, reporter(o.quiet)))
+
     command["speed"].add_argument("--rows", type=int, nargs="+", default=speed.ROWS)
     command["speed"].add_argument("--columns", type=int, nargs="+", default=speed.COLUMNS)
     command["speed"].add_argument("--repeats", type=int, default=speed.REPEATS)
@@ -76,9 +80,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     for name in ("adbench", "pack"):
         _add_tasks(command[name])
-    for name in ("macrodata", "adbench", "density", "speed"):
+    for name in ("macrodata", "adbench", "density", "augmentation", "speed"):
         _add_methods(command[name], name)
-    for name in ("macrodata", "adbench", "density"):
+    for name in ("macrodata", "adbench", "density", "augmentation"):
         command[name].add_argument("--jobs", type=int, default=1, help="processes, on a CPU")
     return parser
 

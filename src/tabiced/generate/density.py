@@ -1,0 +1,60 @@
+"""The density that chains follow: the network's estimate, in nats of the encoded columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from tabiced.reference import Reference
+
+LOWEST_ENERGY = -10.0  # the network's energies are trained to be right above it
+
+
+class Density(Protocol):
+    """An unnormalised log-density of encoded rows (m, width), NaN = missing."""
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return log p (m,), -inf outside of the support."""
+        ...
+
+    def gradient(self, rows: np.ndarray) -> np.ndarray:
+        """Return d log p / d rows (m, width), 0 for missing cells."""
+        ...
+
+
+class NetworkDensity:
+    """The network's estimate given all reference rows.
+
+        log p = low + (energy + 1) / 2 * (high - low),    p = 0 where the energy is below -10
+
+    with the percentiles low and high of the level head. Energies below -10 only say that a row is
+    far away, and the tails they would give have no finite mass. A table that is too wide for one
+    pass is judged in parts of its columns, whose log-densities add up.
+    """
+
+    def __init__(self, reference: Reference, rounds: int):
+        """Take a fitted estimator's reference, and its number of views."""
+        self.reading = reference.whole
+        self.parts = len(self.reading.reader.views) // rounds
+        self.low, self.high = self.reading.percentiles()
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        energy = self.reading.energy(rows, together=True)
+        nats = self.parts * (self.low + (energy + 1) / 2 * (self.high - self.low))
+        return np.where(energy >= LOWEST_ENERGY, nats, -np.inf)
+
+    def gradient(self, rows: np.ndarray) -> np.ndarray:
+        reader = self.reading.reader
+        out = np.zeros(rows.shape)
+        for view, context in self.reading.contexts():
+            for start in range(0, len(rows), reader.tile):
+                part = rows[start : start + reader.tile, view.columns]
+                x = torch.from_numpy(part).to(reader.device)[None].requires_grad_()
+                energy = reader.network.energy(context, x).sum()
+                (slope,) = torch.autograd.grad(energy, x)
+                out[start : start + reader.tile, view.columns] += slope[0].double().cpu().numpy()
+        scale = self.parts * (self.high - self.low) / 2 / len(reader.views)
+        return np.where(np.isnan(rows), 0.0, np.nan_to_num(scale * out))

@@ -1,0 +1,104 @@
+"""How the command line speaks: findings in one line each, progress bars, JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from tabiced._extras import MissingExtraError, extra
+
+with extra("cli"):
+    import typer
+    from rich.console import Console
+
+console = Console()
+errors = Console(stderr=True)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Show in one line what is wrong with the user's files or installation, and end with 1."""
+    try:
+        yield
+    except (MissingExtraError, OSError) as error:
+        _fail(error)
+    except typer.Exit:
+        raise
+    except RuntimeError as error:
+        from tabiced.weights import WeightsError  # torch is loaded by whoever could raise it
+
+        if not isinstance(error, WeightsError):
+            raise
+        _fail(error)
+
+
+@contextmanager
+def one_line_findings() -> Iterator[None]:
+    """Show in one line each what the library finds wrong or remarkable in the user's tables."""
+    problem: Exception | None = None
+    with one_line_errors(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            problem = error
+    for note in dict.fromkeys(_one_line(w.message) for w in caught if w.category is UserWarning):
+        typer.echo(f"note: {note}", err=True)
+    if problem is not None:
+        _fail(problem)
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(f"error: {_one_line(error)}", err=True)
+    raise typer.Exit(1) from error
+
+
+def _one_line(message: object) -> str:
+    return " ".join(str(message).split())
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on stderr, if someone is looking; yield how to say what is done."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def flat(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested facts one by one, `card.training.seed` style."""
+    for name, fact in facts.items():
+        if isinstance(fact, dict):
+            yield from flat(fact, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", fact
+
+
+def print_json(value: Any) -> None:
+    typer.echo(
+        json.dumps(_strict(value), indent=2, default=str, allow_nan=False, ensure_ascii=False)
+    )
+
+
+def _strict(value: Any) -> Any:
+    """Replace what JSON has no word for: NaN and infinities become null."""
+    if isinstance(value, dict):
+        return {name: _strict(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_strict(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,129 @@
+"""Read CSV files of any size piece by piece.
+
+polars guesses the types of a text file, and parses it, with the whole file in memory. Here
+it sees pieces of whole lines: a first pass finds types that suit every line, later ones parse.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tabiced._extras import extra
+
+with extra("cli"):
+    import polars as pl
+    from polars.io.plugins import register_io_source
+
+# How people write "missing" in text files.
+MISSING = ["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"]
+
+PIECE_BYTES = 2**23
+
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def scan_text(path: Path) -> pl.LazyFrame:
+    """Return a lazy frame that reads a CSV file piece by piece, with types that suit all lines."""
+    schema = _find_schema(path)
+
+    def batches(
+        columns: list[str] | None,
+        predicate: pl.Expr | None,
+        rows: int | None,
+        batch_rows: int | None,
+    ) -> Iterator[pl.DataFrame]:
+        left = rows
+        for piece in read_text(path, schema):
+            frame = piece if left is None else piece.head(left)
+            left = None if left is None else left - frame.height
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield frame if columns is None else frame.select(columns)
+            if left == 0:
+                return
+
+    return register_io_source(batches, schema=schema)
+
+
+def read_text(path: Path, schema: pl.Schema) -> Iterator[pl.DataFrame]:
+    """Yield the rows of a CSV file, a few megabytes at a time."""
+    for piece in _pieces(path):
+        yield pl.read_csv(
+            piece, schema=schema, separator=SEPARATORS[path.suffix.lower()], null_values=MISSING
+        )
+
+
+def _find_schema(path: Path) -> pl.Schema:
+    known: dict[str, pl.DataType | None] = {}
+    for piece in _pieces(path):
+        guess = pl.read_csv(
+            piece,
+            separator=SEPARATORS[path.suffix.lower()],
+            null_values=MISSING,
+            infer_schema_length=None,
+            try_parse_dates=True,
+        )
+        for column in guess.iter_columns():
+            before = known.setdefault(column.name, None)
+            if column.null_count() < len(column):  # else it says nothing about the type
+                known[column.name] = _common(before, column.dtype)
+    return pl.Schema({name: kind or pl.String() for name, kind in known.items()})
+
+
+def ragged_line(path: Path) -> str | None:
+    """Say which line of a text file has more cells than the header, if one does."""
+    separator = SEPARATORS.get(path.suffix.lower())
+    if separator is None:
+        return None
+    with suppress(OSError, UnicodeDecodeError, csv.Error), path.open(newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        width = len(next(reader, []))
+        for cells in reader:
+            if len(cells) > width:
+                return f"line {reader.line_num} has {len(cells)} cells, the header has {width}"
+    return None
+
+
+def _common(a: pl.DataType | None, b: pl.DataType) -> pl.DataType:
+    """Return the type that holds the values of both."""
+    if a is None or a == b:
+        return b
+    return pl.Float64() if a.is_numeric() and b.is_numeric() else pl.String()
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """Yield a text file in pieces of whole records, each with the header."""
+    with path.open("rb") as file:
+        header = file.readline()
+        while header.count(b'"') % 2 and (more := file.readline()):
+            header += more
+        rest, block, any_yet = b"", file.read(PIECE_BYTES), False
+        while block:
+            data = rest + block
+            end = _end_of_last_record(data)
+            rest, block = data[end:], file.read(PIECE_BYTES)
+            if end:
+                yield header + data[:end]
+                any_yet = True
+        if rest or not any_yet:
+            yield header + rest
+
+
+def _end_of_last_record(data: bytes) -> int:
+    r"""Return where the last whole record ends: a line end with an even number of quotes before.
+
+    >>> _end_of_last_record(b'1,"a\n2,b"\n3,"c\n')
+    10
+    """
+    inside, stop = data.count(b'"') % 2 == 1, len(data)
+    while True:
+        quote = data.rfind(b'"', 0, stop)
+        end = -1 if inside else data.rfind(b"\n", quote + 1, stop)
+        if end >= 0:
+            return end + 1
+        if quote < 0:
+            return 0
+        inside, stop = not inside, quote
