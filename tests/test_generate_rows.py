@@ -138,6 +138,19 @@ def test_tables_without_numbers() -> None:
     assert new.isin(list("pqr")).all(axis=None)
 
 
+@pytest.mark.parametrize("convert", [pl.from_pandas, np.asarray, lambda t: np.asarray(t).tolist()])
+def test_the_estimator_samples_the_kind_it_was_fitted_to(convert: Any) -> None:
+    table = convert(mixed()[["number", "gaps"]])
+    model = ICED(weights=NETWORK).fit(table)
+    rows = model.sample(5, random_state=1)
+    assert type(rows) is (np.ndarray if isinstance(table, list) else type(table))
+    assert rows.shape == (5, 2)
+    if isinstance(rows, pl.DataFrame):
+        assert rows.schema == table.schema
+    again = sample_rows(model, 5, like=table, random_state=1)[0]
+    np.testing.assert_array_equal(np.asarray(again), np.asarray(rows))
+
+
 def test_constant_tables_give_their_row() -> None:
     frame = pd.DataFrame({"a": [1, 1], "b": ["x", "x"]})
     rows, diagnostics = sample_rows(ICED(weights=NETWORK).fit(frame), 3, like=frame)
