@@ -9,7 +9,9 @@ from tabiced.prior.encoding import Shown
 from tabiced.prior.plan import draw_process
 from tabiced.prior.rows import ANCHORS, FLOOR, draw_rows
 
-EVENTS = every("perturbation", "contamination", "sampling")
+# Class outliers change the process itself, so nothing stays equal to a draw without them.
+OUTLIERS = [pair for pair in every("contamination") if pair[1] != "class_outliers"]
+EVENTS = [*every("perturbation", "sampling"), *OUTLIERS]
 PARTS = ("warps", "realnvp", "dependent_categories", "rounded", "zero_inflated", "irrelevant")
 
 
@@ -62,7 +64,7 @@ def test_targets_are_the_clean_density_of_the_shown_rows(plain, preset, name):
     assert bool(same.all()) == (name == "bootstrap")
 
 
-@pytest.mark.parametrize(("preset", "name"), every("contamination"))
+@pytest.mark.parametrize(("preset", "name"), OUTLIERS)
 def test_contamination_replaces_a_part_of_the_rows(plain, preset, name):
     _, clean = drawn(preset, n=2000)
     _, changed = drawn(preset, name, n=2000)
@@ -74,11 +76,37 @@ def test_contamination_replaces_a_part_of_the_rows(plain, preset, name):
 
 def test_outliers_are_less_likely_than_rows(plain):
     """Outlier processes must produce rows a clean density mostly calls unusual."""
-    for _, name in every("contamination"):
+    for _, name in OUTLIERS:
         _, clean = drawn("full", m=1000)
         _, changed = drawn("full", name, m=1000)
         outlier = (changed["query"] != clean["query"]).any(-1)
         assert changed["log_density"][outlier].median() < clean["log_density"].quantile(0.25)
+
+
+def test_class_outliers_come_from_a_component_that_the_density_lacks(plain):
+    lower, below = [], []
+    for seed in range(8):
+        process, drawn_rows = drawn("full", "class_outliers", seed=seed, n=600)
+        context, query = drawn_rows["context"].double(), drawn_rows["query"].double()
+        for field, rows in (("context_log_density", context[:, :ANCHORS]), ("log_density", query)):
+            expected = process.log_density(rows).clamp_min(FLOOR).float()
+            assert torch.equal(drawn_rows[field], expected)
+        hidden = process.source.hidden
+        if hidden is None:  # a single component: outliers are those of another process
+            assert process.source.components == 1
+            continue
+        log_weights = process.source.log_weights
+        torch.testing.assert_close(log_weights.exp().sum(-1), torch.ones(6, dtype=torch.float64))
+        assert (log_weights.gather(1, hidden) == -torch.inf).all()
+        assert (process.source.draw_components(randomness(seed), 500) != hidden).all()
+        outliers = process.sample_hidden(randomness(seed), 200)
+        typical = drawn_rows["anchors"].median(1).values
+        lower.append(process.log_density(outliers).median(1).values < typical)
+        least = drawn_rows["anchors"].amin(1, keepdim=True)
+        below.append((drawn_rows["context_log_density"] < least).any(1))
+    # Components may overlap, so this holds for most tables, not for all.
+    assert len(lower) >= 4 and torch.cat(lower).float().mean() > 0.75
+    assert torch.cat(below).float().mean() > 0.6
 
 
 def test_bootstrap_repeats_rows_of_the_clean_context(plain):

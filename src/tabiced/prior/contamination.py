@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
 from tabiced.prior.scene import Event, Scene
 
@@ -45,7 +46,7 @@ def some_columns(random: Random, rows: Tensor) -> Tensor:
     return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
 
 
-class Foreign(Contamination, name="foreign_outliers", full=0.20):
+class Foreign(Contamination, name="foreign_outliers", full=0.10):
     """Rows of another process: those of another table, moved and scaled onto this one's columns."""
 
     @staticmethod
@@ -58,6 +59,23 @@ class Foreign(Contamination, name="foreign_outliers", full=0.20):
         shift = random.normal((t, 1, c)) * random.log_uniform((t, 1, 1), 0.3, 3.0)
         moved = scene.quantile(0.5) + scene.spread * (foreign * size + shift)
         return scene.mix(moved, rows.roll(1, 0))
+
+
+class AnotherClass(Contamination, name="class_outliers", full=0.18):
+    """Rows of a component that the clean process lacks; else those of another process.
+
+    As where one class of a table is taken for normal: outliers have the same kinds of columns and
+    often the same ranges, and differ as the classes do.
+    """
+
+    @classmethod
+    def before_rows(cls, random: Random, process: Process) -> None:
+        process.source.hide_component(random)
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        found = scene.process.sample_hidden(random, rows.shape[1])
+        return Foreign.outliers(random, scene, rows) if found is None else found
 
 
 class Scattered(Contamination, name="scattered_outliers", full=0.07):

@@ -32,9 +32,17 @@ class Source:
     components: int
     """Number of components K."""
 
-    def sample(self, random: Random, rows: int) -> tuple[Tensor, Tensor]:
-        """Return rows (T, N, columns) and their components (T, N)."""
+    hidden: Tensor | None = None
+    """A component (T, 1) of every table that has no weight, or None."""
+
+    def sample(
+        self, random: Random, rows: int, component: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return rows (T, N, columns) and their components (T, N), drawn unless given."""
         raise NotImplementedError
+
+    def hide_component(self, random: Random) -> None:
+        """Take the weight of a random component of every table away, if it has several."""
 
     def component_log_density(self, x: Tensor) -> Tensor:
         """Return log(w_k p_k(x)) as (T, N, K)."""
@@ -58,6 +66,13 @@ class Mixture(Source):
         _, self.components, self.columns = maps.centres.shape
         self.measured = self.columns
 
+    def hide_component(self, random: Random) -> None:
+        if self.components > 1:
+            tables = self.log_weights.shape[0]
+            self.hidden = random.integers((tables, 1), 0, self.components)
+            left = self.log_weights.scatter(1, self.hidden, -torch.inf)
+            self.log_weights = torch.log_softmax(left, -1)
+
     def draw_components(self, random: Random, rows: int) -> Tensor:
         """Draw components (T, N): independently, or with counts that follow the weights exactly."""
         tables = self.log_weights.shape[0]
@@ -70,8 +85,11 @@ class Mixture(Source):
         index = torch.searchsorted(cumulative, level * cumulative[:, -1:], right=True)
         return index.clamp_max(cumulative.shape[1] - 1)
 
-    def sample(self, random: Random, rows: int) -> tuple[Tensor, Tensor]:
-        component = self.draw_components(random, rows)
+    def sample(
+        self, random: Random, rows: int, component: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if component is None:
+            component = self.draw_components(random, rows)
         t, k, d, _ = self.maps.matrix.shape
         e = self.law.sample(random, (t, rows, d))
         # One product for all components, then pick: no loop over components or rows.

@@ -50,6 +50,18 @@ class Process:
         rows = torch.cat((u, v, *sides), -1)
         return rows[:, :context_rows], rows[:, context_rows:]
 
+    def sample_hidden(self, random: Random, rows: int) -> Tensor | None:
+        """Draw rows (T, rows, c) of the source's hidden component, if it has one.
+
+        After `sample`, which fixes the constants of the chain.
+        """
+        if self.source.hidden is None:
+            return None
+        x, component = self.source.sample(random, rows, self.source.hidden.expand(-1, rows))
+        u = self.chain.forward(x[..., : self.source.measured])
+        sides = [side.sample(random, component) for side in self.sides]
+        return torch.cat((u, x[..., self.source.measured :], *sides), -1)
+
     def log_density(self, rows: Tensor) -> Tensor:
         """Return the exact log-density (T, N) of complete rows."""
         x, *cells = rows.split(self.widths, -1)

@@ -29,6 +29,8 @@ def draw_rows(
         *recipe.at_most_one(Contamination, random),
         *recipe.each(Sampling, random),
     ]
+    for event in events:
+        event.before_rows(random, process)
     moves = [event.before_flow for event in events]
     context, queries = process.sample(random, context_rows, query_rows, moves)
     scene = Scene(process, context, queries, clean=context)

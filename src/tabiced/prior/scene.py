@@ -66,6 +66,10 @@ class Event(Ingredient):
     """Something that befalls rows; the target stays the density of the clean process."""
 
     @classmethod
+    def before_rows(cls, random: Random, process: Process) -> None:
+        """Change the process before any row is drawn."""
+
+    @classmethod
     def before_flow(cls, random: Random, queries: Tensor, context: Tensor) -> Tensor:
         """Return the base's queries (T, m, d) as they enter the flow."""
         return queries

@@ -147,7 +147,9 @@ class Structural(Source):
         self.to_layers = sorted(range(len(flat)), key=ranked.__getitem__)
         self.widths = [len(layer.encodings) for layer in layers]
 
-    def sample(self, random: Random, rows: int) -> tuple[Tensor, Tensor]:
+    def sample(
+        self, random: Random, rows: int, component: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         tables = self.layers[0].mechanism.tables
         signals = torch.zeros(tables, rows, 0, device=random.device, dtype=torch.float64)
         cells = []
