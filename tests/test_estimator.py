@@ -268,19 +268,23 @@ def test_the_threshold_is_where_p_values_reach_the_rate(rows: int, rate: float):
 
 
 def test_p_values_are_uniform_for_rows_like_the_reference():
-    """Thirty tables of the prior, with categories, missing cells, outliers and copies in some."""
+    """Tables of the prior, with categories, missing cells, outliers and copies in some.
+
+    With the shipped weights: random ones notice that the folds' contexts are smaller than the
+    whole, trained ones hardly do.
+    """
     shares = []
     for columns in (2, 4, 8):
         generator = torch.Generator().manual_seed(columns)
         drawn = Prior("full").draw(10, 350, 1, columns, generator=generator).context
-        for table in drawn.double().numpy():
-            p = fitted(table[:220]).p_values(table[220:])
+        for table in drawn.double().numpy()[:5]:
+            p = ICED().fit(table[:220]).p_values(table[220:])
             shares.append([(p <= level).mean() for level in (0.05, 0.2, 0.5)])
     mean = np.mean(shares, 0)
-    # 30 x 220 calibration and 130 query rows: standard errors of 0.004, 0.008 and 0.010
+    # Standard errors, from the scatter of the tables: 0.005, 0.010 and 0.016.
     assert 0.03 < mean[0] < 0.06
-    assert 0.17 < mean[1] < 0.23
-    assert 0.46 < mean[2] < 0.54
+    assert 0.16 < mean[1] < 0.24
+    assert 0.45 < mean[2] < 0.55
 
 
 def test_false_discoveries_follow_the_step_up_rule():

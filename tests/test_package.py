@@ -54,6 +54,7 @@ def test_importing_tabiced_is_quick():
         ("tabiced.cli", "typer", "cli"),
         ("tabiced.files", "polars", "cli"),
         ("tabiced.plot", "matplotlib", "plot"),
+        ("tabiced.pyod", "pyod", "pyod"),
     ],
 )
 def test_a_missing_extra_is_named(module: str, package: str, name: str):

@@ -68,7 +68,7 @@ class ICED(OutlierMixin, BaseEstimator):
     device_ : str
         Where it computes.
     template_ : table without rows, or None
-        What `sample` makes its rows look like.
+        What `sample` makes its rows look like; None after `load` and for lists of rows.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class ICED(OutlierMixin, BaseEstimator):
         from tabiced.generate import sample_rows
 
         check_is_fitted(self)
-        like = getattr(self, "template_", None)  # an estimator read from a file has none
+        like = self.template_
         return sample_rows(self, n_samples, like=like, random_state=random_state)[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:

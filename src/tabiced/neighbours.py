@@ -78,10 +78,12 @@ def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tens
     nearest = squared.topk(max(wanted), dim=-1, largest=False).values
     distances = [0.5 * torch.log(nearest[..., k - 1] + 1e-6) for k in wanted]
     scott = n ** (-1 / (d + 4))
-    kernels = [
-        torch.logsumexp(squared * (-0.5 * d / (scott * multiple) ** 2), -1) / d
-        for multiple in BANDWIDTHS
-    ]
+    kernels = []
+    for multiple in BANDWIDTHS:
+        exponent = squared * (-0.5 * d / (scott * multiple) ** 2)
+        # Terms this far below the largest change no digit, and CPUs are slow to exponentiate them.
+        floor = exponent.detach().amax(-1, keepdim=True) - 80
+        kernels.append(torch.logsumexp(torch.maximum(exponent, floor), -1) / d)
     local = len(NEIGHBOURS)
     return (
         torch.stack(distances[:local] + kernels, -1),

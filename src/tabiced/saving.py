@@ -80,6 +80,7 @@ def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estim
     plan = Plan(columns, tuple(facts["labels"]), None if names is None else tuple(names))
     model.device_ = model._choose_device()
     model.plan_, model.reference_, model.n_features_in_ = plan, None, len(columns)
+    model.template_ = None  # `sample` asks for one where it matters
     if facts["feature_names"] is not None:
         model.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     if "matrix" in tensors:
