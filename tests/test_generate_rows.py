@@ -15,8 +15,8 @@ from tabiced import ICED
 from tabiced.columns import learn_plan
 from tabiced.generate import Langevin, Metropolis, sample_rows
 from tabiced.generate.layout import layout_of
-from tabiced.generate.rows import build, decode, template_of
-from tabiced.table import read_table
+from tabiced.generate.rows import build, decode
+from tabiced.table import read_table, template_of
 from tests_support import random_network
 
 NETWORK = random_network()

@@ -20,7 +20,7 @@ from tabiced.model import Network
 from tabiced.reference import Reference
 from tabiced.rows import order_rows
 from tabiced.saving import load_estimator, save_estimator
-from tabiced.table import Table, read_table
+from tabiced.table import Table, read_table, template_of
 
 CHUNK_CELLS = 2**23  # cells of the matrix held at once while queries stream
 
@@ -111,8 +111,6 @@ class ICED(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Read the reference table X (at least two rows); y is ignored."""
-        from tabiced.generate.rows import template_of  # the other way round it is imported first
-
         self._check_parameters()
         if hasattr(self, "outlier_scores_"):
             del self.outlier_scores_
@@ -230,8 +228,7 @@ class ICED(OutlierMixin, BaseEstimator):
         from tabiced.generate import sample_rows
 
         check_is_fitted(self)
-        like = self.template_
-        return sample_rows(self, n_samples, like=like, random_state=random_state)[0]
+        return sample_rows(self, n_samples, like=self.template_, random_state=random_state)[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file: safetensors, no pickle, without the weights."""

@@ -324,3 +324,14 @@ def listed(names: Iterable[str], most: int = 10) -> str:
     names = list(names)
     shown = ", ".join(repr(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def template_of(X: Any) -> Any:
+    """Return the table without its rows; arrays and lists of rows become an array."""
+    if hasattr(X, "columns"):
+        return X[:0] if hasattr(X, "iloc") else X.slice(0, 0)
+    if np.ma.isMaskedArray(X) or not hasattr(X, "dtype"):
+        kinds = {type(cell) for row in X for cell in row}
+        is_numeric = all(issubclass(kind, int | float | np.number) for kind in kinds)
+        return np.empty((0, len(X[0])), float if is_numeric else object)
+    return np.asarray(X)[:0]

@@ -16,12 +16,12 @@ from tabiced.columns import learn_plan
 from tabiced.contexts import progress
 from tabiced.estimator import ICED
 from tabiced.generate.layout import State, layout_of
-from tabiced.generate.rows import build, decode, template_of
+from tabiced.generate.rows import build, decode
 from tabiced.generate.sample import Sampler, sample_rows
 from tabiced.generate.sampler import start_rows
 from tabiced.generate.tables import as_labels, labels_like, stack
 from tabiced.model import Network
-from tabiced.table import read_table
+from tabiced.table import read_table, template_of
 
 Strategy = str | float | Mapping[Any, int] | Callable[[np.ndarray], Mapping[Any, int]]
 

@@ -67,17 +67,6 @@ def _levels(column: Levels, part: np.ndarray, generator: np.random.Generator) ->
     return out
 
 
-def template_of(X: Any) -> Any:
-    """Return the table without its rows; arrays and lists of rows become an array."""
-    if hasattr(X, "columns"):
-        return X[:0] if hasattr(X, "iloc") else X.slice(0, 0)
-    if np.ma.isMaskedArray(X) or not hasattr(X, "dtype"):
-        kinds = {type(cell) for row in X for cell in row}
-        is_numeric = all(issubclass(kind, int | float | np.number) for kind in kinds)
-        return np.empty((0, len(X[0])), float if is_numeric else object)
-    return np.asarray(X)[:0]
-
-
 def build(columns: list[Cells], template: Any, kinds: list[str]) -> Any:
     """Return columns as a table of the template's kind, with its names and types."""
     module = type(template).__module__.partition(".")[0]

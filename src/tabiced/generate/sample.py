@@ -13,8 +13,9 @@ from tabiced.contexts import progress
 from tabiced.generate.density import NetworkDensity
 from tabiced.generate.diagnostics import Diagnostics, nearest_distances
 from tabiced.generate.layout import layout_of
-from tabiced.generate.rows import build, decode, template_of
+from tabiced.generate.rows import build, decode
 from tabiced.generate.sampler import Langevin, Metropolis, Trace, start_rows
+from tabiced.table import template_of
 
 if TYPE_CHECKING:
     from tabiced.estimator import ICED
