@@ -9,6 +9,9 @@ import tabiced
 from tabiced._extras import extra
 from tabiced.cli_generate import commands as generating
 from tabiced.terminal import (
+    IgnoreOption,
+    TableArgument,
+    WeightsOption,
     console,
     errors,
     flat,
@@ -38,9 +41,6 @@ app.add_typer(generating)  # sample, augment
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-TableArgument = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="Table: .csv, .tsv, .parquet, .arrow or .feather.")
-]
 ReferenceOption = Annotated[
     Path | None,
     typer.Option(
@@ -48,18 +48,6 @@ ReferenceOption = Annotated[
         "-r",
         metavar="TABLE",
         help="Judge by these rows instead of by the other rows of TABLE.",
-    ),
-]
-IgnoreOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ignore", metavar="COLUMN", help="Leave a column out, e.g. an identifier. Repeatable."
-    ),
-]
-WeightsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--weights", metavar="CARD", help="JSON card of other weights than the shipped ones."
     ),
 ]
 CONTEXT_ROWS = 5000
@@ -197,8 +185,8 @@ def explain(
 ) -> None:
     """Show which columns make a row unusual.
 
-    A cell surprises if its row would look more typical without it. 0 is usual for its column, 1 a
-    typical deviation; the p-value is the share of reference rows with a cell as surprising there.
+    The surprise of a cell is the energy its row would gain without it; the p-value is the share of
+    reference rows with a cell as surprising in that column.
     """
     from tabiced.files import TableFile, check_output, save_table
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tabiced._extras import extra
+from tabiced.terminal import IgnoreOption, TableArgument, WeightsOption, one_line_findings
 
 with extra("cli"):
     import typer
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 commands = typer.Typer()
 
-TableArgument = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="Table: .csv, .tsv, .parquet, .arrow or .feather.")
-]
 OutOption = Annotated[
     Path, typer.Option("--out", "-o", metavar="FILE", help="Table to write; its ending says how.")
 ]
@@ -29,18 +27,6 @@ StepsOption = Annotated[
 SeedOption = Annotated[
     int | None, typer.Option(min=0, help="The same seed draws the same rows again.")
 ]
-IgnoreOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ignore", metavar="COLUMN", help="Leave a column out, e.g. an identifier. Repeatable."
-    ),
-]
-WeightsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--weights", metavar="CARD", help="JSON card of other weights than the shipped ones."
-    ),
-]
 
 
 @commands.command(
@@ -48,6 +34,7 @@ WeightsOption = Annotated[
     "  tabiced sample patients.csv --rows 500 --ignore patient_id --out new.csv\n\n"
     "  tabiced sample patients.parquet --rows 100 --seed 1 --out new.parquet"
 )
+@one_line_findings()
 def sample(
     table: TableArgument,
     out: OutOption,
@@ -63,23 +50,20 @@ def sample(
     Whole numbers stay whole, levels are those of the table. What is printed at the end tells
     whether the new rows are close to copies.
     """
-    from tabiced.terminal import one_line_findings
+    from tabiced.files import check_output, save_table
 
-    with one_line_findings():
-        from tabiced.files import check_output, save_table
+    check_output(out)
+    frame = _read(table, ignore)
+    from tabiced.estimator import ICED
+    from tabiced.generate import Metropolis, sample_rows
 
-        check_output(out)
-        frame = _read(table, ignore)
-        from tabiced.estimator import ICED
-        from tabiced.generate import Metropolis, sample_rows
-
-        model = ICED(weights=weights, verbose=sys.stderr.isatty()).fit(frame)
-        sampler = Metropolis() if steps is None else Metropolis(steps=steps)
-        new, diagnostics = sample_rows(model, rows, like=frame, sampler=sampler, random_state=seed)
-        save_table(new, out)
-        if diagnostics is not None:
-            typer.echo(str(diagnostics))
-        typer.echo(f"Wrote {out}: {rows} new rows.")
+    model = ICED(weights=weights, verbose=sys.stderr.isatty()).fit(frame)
+    sampler = Metropolis() if steps is None else Metropolis(steps=steps)
+    new, diagnostics = sample_rows(model, rows, like=frame, sampler=sampler, random_state=seed)
+    save_table(new, out)
+    if diagnostics is not None:
+        typer.echo(str(diagnostics))
+    typer.echo(f"Wrote {out}: {rows} new rows.")
 
 
 @commands.command(
@@ -87,6 +71,7 @@ def sample(
     "  tabiced augment patients.csv --label outcome --out balanced.csv\n\n"
     "  tabiced augment patients.csv --label outcome --per-class 200 --new-only --out new.csv"
 )
+@one_line_findings()
 def augment(
     table: TableArgument,
     label: Annotated[
@@ -110,37 +95,35 @@ def augment(
     Classes of fewer than ten rows are too small for that: their new rows are their own ones with
     noise.
     """
-    from tabiced.terminal import one_line_findings
 
-    with one_line_findings():
-        from tabiced.files import check_output, save_table
+    from tabiced.files import check_output, save_table
 
-        check_output(out)
-        frame = _read(table, ignore)
-        if label not in frame.columns:
-            raise ValueError(f"{table} has no column {label!r}: {', '.join(frame.columns)}")
-        if frame.width < 2:
-            raise ValueError(f"{table} has no column beside {label!r}")
-        from tabiced.generate import ICEDAugmenter, Metropolis
-        from tabiced.generate.augment import rows_to_add
-        from tabiced.generate.tables import as_labels, stack
+    check_output(out)
+    frame = _read(table, ignore)
+    if label not in frame.columns:
+        raise ValueError(f"{table} has no column {label!r}: {', '.join(frame.columns)}")
+    if frame.width < 2:
+        raise ValueError(f"{table} has no column beside {label!r}")
+    from tabiced.generate import ICEDAugmenter, Metropolis
+    from tabiced.generate.augment import rows_to_add
+    from tabiced.generate.tables import as_labels, stack
 
-        augmenter = ICEDAugmenter(
-            sampler=None if steps is None else Metropolis(steps=steps),
-            weights=weights,
-            random_state=seed,
-            verbose=sys.stderr.isatty(),
-        )
-        features, classes = frame.drop(label), frame[label]
-        augmenter.fit(features, classes)
-        counts = rows_to_add("auto", as_labels(classes, frame.height))
-        made, labels = augmenter.sample(counts if per_class is None else per_class)
-        new = made.with_columns(labels.alias(label)).select(frame.columns)
-        save_table(new if new_only else stack(frame, new), out)
-        for name in sorted(set(labels.to_list()), key=str):
-            way = "drawn" if name in augmenter.models_ else "its own rows with noise"
-            typer.echo(f"{label} = {name}: {labels.to_list().count(name)} new rows, {way}")
-        typer.echo(f"Wrote {out}: {new.height if new_only else frame.height + new.height} rows.")
+    augmenter = ICEDAugmenter(
+        sampler=None if steps is None else Metropolis(steps=steps),
+        weights=weights,
+        random_state=seed,
+        verbose=sys.stderr.isatty(),
+    )
+    features, classes = frame.drop(label), frame[label]
+    augmenter.fit(features, classes)
+    counts = rows_to_add("auto", as_labels(classes, frame.height))
+    made, labels = augmenter.sample(counts if per_class is None else per_class)
+    new = made.with_columns(labels.alias(label)).select(frame.columns)
+    save_table(new if new_only else stack(frame, new), out)
+    for name in sorted(set(labels.to_list()), key=str):
+        way = "drawn" if name in augmenter.models_ else "its own rows with noise"
+        typer.echo(f"{label} = {name}: {labels.to_list().count(name)} new rows, {way}")
+    typer.echo(f"Wrote {out}: {new.height if new_only else frame.height + new.height} rows.")
 
 
 def _read(table: Path, ignore: list[str] | None) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""How the command line speaks: findings in one line each, progress bars, JSON."""
+"""How the command line speaks: shared options, findings in one line each, progress bars, JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 from tabiced._extras import MissingExtraError, extra
 
@@ -17,6 +18,22 @@ with extra("cli"):
 
 console = Console()
 errors = Console(stderr=True)
+
+TableArgument = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="Table: .csv, .tsv, .parquet, .arrow or .feather.")
+]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore", metavar="COLUMN", help="Leave a column out, e.g. an identifier. Repeatable."
+    ),
+]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights", metavar="CARD", help="JSON card of other weights than the shipped ones."
+    ),
+]
 
 
 @contextmanager
