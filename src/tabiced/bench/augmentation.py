@@ -33,7 +33,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tabiced.bench.augmentation_methods import BASELINES, UNAVAILABLE, Generator, ours
 from tabiced.bench.results import Results, Row, describe_machine, note_machine, number, read_csv
-from tabiced.bench.summary import Means, _text_table, collect, label
+from tabiced.bench.summary import Means, collect, label, text_table
 from tabiced.bench.tasks import METHOD_KEY, side_by_side
 
 N_REAL: dict[str, tuple[int, ...]] = {
@@ -261,7 +261,7 @@ def lines(rows: Sequence[Row], labels: Sequence[str]) -> list[str]:
     seeds = len({row["seed"] for row in ours})
     head = f"balanced accuracy in percent, {len(settings)} settings, {seeds} seeds in common"
     notes = [f"{name}: {why}" for name, why in UNAVAILABLE.items()]
-    return [head, *_text_table(table, list(table), columns, "{:.2f}"), *notes]
+    return [head, *text_table(table, list(table), columns, "{:.2f}"), *notes]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

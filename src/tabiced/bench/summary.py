@@ -90,7 +90,7 @@ def macrodata_lines(
     means = macrodata_means(rows)
     columns = sorted({cell for parts in means.values() for cell in parts})
     lines = [f"mean AUROC, {len(chosen) // 2} tables"]
-    return lines + _text_table(means, _labels(methods), columns, "{:.2f}")
+    return lines + text_table(means, _labels(methods), columns, "{:.2f}")
 
 
 def adbench_lines(rows: list[Row], methods: Sequence[Method]) -> list[str]:
@@ -106,7 +106,7 @@ def adbench_lines(rows: list[Row], methods: Sequence[Method]) -> list[str]:
             for name, parts in adbench_tables(rows, protocol, setting).items()
         }
         lines += [f"{protocol} {setting}"]
-        lines += _text_table(means, _labels(methods), ["auroc", "ap", "tables"], "{:.2f}")
+        lines += text_table(means, _labels(methods), ["auroc", "ap", "tables"], "{:.2f}")
     return lines
 
 
@@ -119,12 +119,12 @@ def density_lines(rows: list[Row], methods: Sequence[Method]) -> list[str]:
     accuracy, tau = density_means(rows), density_means(rows, "kendall_tau")
     suites = [suite for suite in SUITES if any(suite in parts for parts in accuracy.values())]
     names = _labels(methods)
-    lines = ["pairwise accuracy", *_text_table(accuracy, names, suites, "{:.4f}")]
-    lines += ["Kendall's tau-b", *_text_table(tau, names, suites, "{:.4f}")]
+    lines = ["pairwise accuracy", *text_table(accuracy, names, suites, "{:.4f}")]
+    lines += ["Kendall's tau-b", *text_table(tau, names, suites, "{:.4f}")]
     nats = [suite for suite in suites if SUITES[suite].in_nats]
     if nats:
         for value, title in (("mean_error", "mean"), ("median_error", "median")):
-            table = _text_table(density_means(rows, value), names, nats, "{:.3f}")
+            table = text_table(density_means(rows, value), names, nats, "{:.3f}")
             lines += [f"{title} absolute error of log_density in nats", *table]
     for name in names:
         margin = margins(accuracy, name) if name in accuracy else {}
@@ -145,10 +145,10 @@ def speed_lines(rows: list[Row]) -> list[str]:
     """Return the seconds of every stored method, as text."""
     means = speed_means(rows)
     sizes = list(dict.fromkeys(size for parts in means.values() for size in parts))
-    return ["seconds to fit and score", *_text_table(means, list(means), sizes, "{:.3f}")]
+    return ["seconds to fit and score", *text_table(means, list(means), sizes, "{:.3f}")]
 
 
-def _text_table(means: Means, names: list[str], columns: list[str], form: str) -> list[str]:
+def text_table(means: Means, names: list[str], columns: list[str], form: str) -> list[str]:
     first = max([len(name) for name in names] + [8])
     widths = [max(len(column), 8) for column in columns]
     lines = [" " * first + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]

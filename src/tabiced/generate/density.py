@@ -10,7 +10,7 @@ import torch
 if TYPE_CHECKING:
     from tabiced.reference import Reference
 
-LOWEST_ENERGY = -10.0  # the network's energies are trained to be right above it
+LOWEST_ENERGY = -10.0  # chains end here; training asks of rows below -5 only to be below
 
 
 class Density(Protocol):
@@ -30,9 +30,9 @@ class NetworkDensity:
 
         log p = low + (energy + 1) / 2 * (high - low),    p = 0 where the energy is below -10
 
-    with the percentiles low and high of the level head. Energies below -10 only say that a row is
-    far away, and the tails they would give have no finite mass. A table that is too wide for one
-    pass is judged in parts of its columns, whose log-densities add up.
+    with the percentiles low and high of the level head. Training fits energies down to -5 and asks
+    of rows below only to be below; without an end the tails would have no finite mass. A table that
+    is too wide for one pass is judged in parts of its columns, whose log-densities add up.
     """
 
     def __init__(self, reference: Reference, rounds: int):
