@@ -31,21 +31,24 @@ def energies(seed=0):
 def test_regression_matches_a_loop(config):
     energy, target = energies()
     low, high = config.band
+
+    def penalty(difference):
+        size = abs(difference)
+        if config.huber is None or size <= config.huber:
+            return size**2
+        return 2 * config.huber * (size - config.huber / 2)
+
     tables = []
     for e_row, y_row in zip(energy.tolist(), target.tolist(), strict=True):
         fit, inside, tail = 0.0, 0, 0.0
         for e, y in zip(e_row, y_row, strict=True):
             if low <= y <= high:
                 inside += 1
-                error = abs(e - y)
-                if config.huber is None or error <= config.huber:
-                    fit += error**2
-                else:
-                    fit += 2 * config.huber * (error - config.huber / 2)
+                fit += penalty(e - y)
             elif y < low and e > low:
-                tail += (e - (low - config.margin)) ** 2
+                tail += penalty(e - (low - config.margin))
             elif y > high and e < high:
-                tail += (high + config.margin - e) ** 2
+                tail += penalty(high + config.margin - e)
         tables.append(fit / max(inside, 1) + tail / len(e_row))
     assert float(regression_loss(energy, target, config)) == pytest.approx(sum(tables) / 3)
 

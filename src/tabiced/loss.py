@@ -73,22 +73,28 @@ def make_targets(tables: Tables, description: Description) -> Targets:
 def regression_loss(energy: Tensor, target: Tensor, config: LossConfig) -> Tensor:
     """Fit targets inside the band; ask of those outside only to be predicted outside.
 
-    Inside: mean of the squared (or Huber) error over the queries in the band. Outside: squared
-    distance beyond the edge plus margin, only for predictions inside the band, averaged over all
+    Inside: mean of the squared (or Huber) error over the queries in the band. Outside: the same
+    error against the edge plus margin, only for predictions inside the band, averaged over all
     queries.
     """
     low, high = config.band
     inside = (target >= low) & (target <= high)
-    if config.huber is None:
-        error = (energy - target).square()
-    else:
-        error = 2 * F.huber_loss(energy, target, reduction="none", delta=config.huber)
-    fit = torch.where(inside, error, 0.0).sum(-1) / inside.sum(-1).clamp_min(1)
+    fit = torch.where(inside, _error(energy - target, config), 0.0)
+    fit = fit.sum(-1) / inside.sum(-1).clamp_min(1)
     below = (target < low) & (energy > low)
     above = (target > high) & (energy < high)
-    tail = torch.where(below, (energy - low + config.margin).square(), 0.0)
-    tail = tail + torch.where(above, (high + config.margin - energy).square(), 0.0)
+    tail = torch.where(below, _error(energy - low + config.margin, config), 0.0)
+    tail = tail + torch.where(above, _error(high + config.margin - energy, config), 0.0)
     return (fit + tail.mean(-1)).mean()
+
+
+def _error(difference: Tensor, config: LossConfig) -> Tensor:
+    """Square; grow linearly beyond `huber`: outliers that nobody can see must not lead the way."""
+    if config.huber is None:
+        return difference.square()
+    return 2 * F.huber_loss(
+        difference, torch.zeros_like(difference), reduction="none", delta=config.huber
+    )
 
 
 def ranking_loss(energy: Tensor, target: Tensor) -> Tensor:

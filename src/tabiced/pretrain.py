@@ -13,6 +13,7 @@ reads. Needs torch, numpy and safetensors only.
 from __future__ import annotations
 
 import argparse
+import copy
 import csv
 import json
 import time
@@ -94,6 +95,9 @@ class Trainer:
         )
         self.loss = LossConfig.paper() if o.loss == "paper" else LossConfig()
         self.step, self.tables, self.seconds = 0, 0, 0.0
+        # Steps swing with the few shapes and priors of a round; what is kept is their mean.
+        self.average = copy.deepcopy(self.network)
+        self.average_rate = torch.ones((), device=self.device)
         self.gradients = []
         for p in self.network.parameters():
             p.grad = torch.zeros_like(p)
@@ -128,6 +132,7 @@ class Trainer:
     def train_step(self, batch: Batch) -> torch.Tensor:
         """Train on one batch; return the terms named in TERMS."""
         self.optimizer.set_rate(self.rate_factor())
+        self.average_rate.fill_(1 / max(1.0, min(self.options.average, self.step / 5)))
         losses = self.backward(batch)
         return torch.cat([losses, self.update()])
 
@@ -149,6 +154,11 @@ class Trainer:
         for gradient in self.gradients:  # a broken table must not break the run
             gradient.copy_(torch.where(healthy, gradient, 0.0))
         self.optimizer.step()
+        with torch.no_grad():
+            means, now = list(self.average.parameters()), list(self.network.parameters())
+            gaps = torch._foreach_sub(now, means)
+            torch._foreach_mul_(gaps, self.average_rate)
+            torch._foreach_add_(means, gaps)
         return torch.stack([norm.nan_to_num(0.0, 0.0, 0.0), 1.0 - healthy.float()])
 
     def run(self) -> None:
@@ -181,7 +191,7 @@ class Trainer:
                     **{k: round(v / since, 4) for k, v in zip(TERMS, sums.tolist(), strict=True)},
                 }
                 if suite:
-                    row |= {k: round(v, 4) for k, v in suite.accuracy(self.network).items()}
+                    row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}
                 self.log(row)
                 self.save()
                 sums, since = torch.zeros_like(sums), 0
@@ -202,13 +212,14 @@ class Trainer:
     def save(self) -> None:
         """Write the checkpoint and the 16-bit weights, each atomically."""
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
         tensors |= {f"optimizer.{k}": v for k, v in self.optimizer.tensors().items()}
         tensors |= {f"feed.{k}": v for k, v in self.feed.state().items()}
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
         clock = {"step": self.step, "tables": self.tables, "seconds": self.seconds}
         write_atomically(self.checkpoint, save(tensors, {"clock": json.dumps(clock)}))
         training = {k: v for k, v in vars(self.options).items() if k not in ("run", "device")}
-        save_network(self.network, self.folder / "network.json", training=training, **clock)
+        save_network(self.average, self.folder / "network.json", training=training, **clock)
 
     def restore(self) -> None:
         with safe_open(self.checkpoint, "pt") as file:
@@ -219,6 +230,7 @@ class Trainer:
             return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
         self.network.load_state_dict(part("network."))
+        self.average.load_state_dict(part("average."))
         self.optimizer.load_tensors(part("optimizer."))
         self.feed.load_state(part("feed."))
         self.step, self.tables, self.seconds = clock["step"], clock["tables"], clock["seconds"]
@@ -248,6 +260,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         default=0.5,
         help="share of the run over which the rate falls to zero",
     )
+    add("--average", type=float, default=1000, help="steps over which the kept weights average")
     add("--row-budget", type=int, default=20_000, help="rows in a step")
     add("--cell-budget", type=int, default=400_000, help="cells in a step")
     add("--evaluation-tables", type=int, default=16, help="held-out tables per suite; 0: none")
