@@ -39,7 +39,15 @@ from tabiced.prior.plan import draw_process
 from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
 
-WITHOUT = ("categorical", "rounded", "zero_inflated", "perturbation", "contamination", "sampling")
+WITHOUT = (
+    "categorical",
+    "rounded",
+    "zero_inflated",
+    "special_values",
+    "perturbation",
+    "contamination",
+    "sampling",
+)
 ROWS, FRESH, TABLES = 300, 2000, 20
 LANGEVIN_ROWS = 100  # gradients are slow, and the distance does not depend on the number of rows
 JITTER = 0.14

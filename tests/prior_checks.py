@@ -11,10 +11,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tabiced.prior.atoms import WithAtom
 from tabiced.prior.ingredient import Ingredient, Recipe, ingredients
 from tabiced.prior.laws import Cauchy
 from tabiced.prior.mixture import Mixture
-from tabiced.prior.numbers import Rounded, ZeroInflated
+from tabiced.prior.numbers import Rounded
 from tabiced.prior.plan import draw_process
 from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
@@ -79,9 +80,13 @@ def process_with(
     return process, process.sample(random, 500, rows)[1]
 
 
-def atoms(process: Process) -> list[float | None]:
-    """Return for each column the weight of an atom: None if measured, nan if zero-inflated."""
-    found: list[float | None] = [None] * process.source.measured
+# The weight of every value of a discrete column, or an atom's (value, weight) in a measured one.
+Atoms = float | tuple[float, float] | None
+
+
+def atoms(process: Process) -> list[Atoms]:
+    """Return what each column of the first table has: None if just measured."""
+    found: list[Atoms] = [None] * process.source.measured
     if isinstance(process.source, Structural):
         units = [
             layer.unit.tolist() if isinstance(layer, Stepped) else [1.0] * len(layer.encodings)
@@ -92,29 +97,31 @@ def atoms(process: Process) -> list[float | None]:
     for side in process.sides:
         if isinstance(side, Rounded):
             found += side.unit.tolist()
-        elif isinstance(side, ZeroInflated):
-            found += [float("nan")] * len(side.encodings)
+        elif isinstance(side, WithAtom):
+            found += zip(side.atom[0, 0].tolist(), side.width[0, 0].tolist(), strict=True)
         else:
             found += [1.0 if e.levels else None for e in side.encodings]
     return found
 
 
-def axis(values: Tensor, atom: float | None, bins: int, points: int) -> Axis:
+def axis(values: Tensor, atom: Atoms, bins: int, points: int) -> Axis:
     """Cut a column into cells: quantile bins of measured values, one cell per value of others."""
     one = values.new_ones(1)
-    if atom is not None and atom == atom:
+    if isinstance(atom, float):
         common = values.unique(return_counts=True)
         keep = common[0][common[1].argsort(descending=True)[:12]]
         return [(value.view(1), atom * one) for value in keep]
     cells: Axis = []
+    special: Axis = []
     if atom is not None:
-        cells.append((0 * one, one))
-        values = values[values > 0]
+        value, width = atom
+        special.append((value * one, width * one))
+        values = values[values != value]
     edges = torch.quantile(values, torch.linspace(0.04, 0.96, bins + 1, dtype=torch.float64))
     place = (torch.arange(points, dtype=torch.float64) + 0.5) / points
     for low, high in itertools.pairwise(edges):
         cells.append((low + (high - low) * place, ((high - low) / points).expand(points)))
-    return cells
+    return cells + special  # the atom last: it may lie within a bin
 
 
 def cell_probabilities(process: Process, *axes: Axis) -> Tensor:

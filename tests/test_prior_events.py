@@ -77,10 +77,16 @@ def test_contamination_replaces_a_part_of_the_rows(plain, preset, name):
 def test_outliers_are_less_likely_than_rows(plain):
     """Outlier processes must produce rows a clean density mostly calls unusual."""
     for _, name in OUTLIERS:
-        _, clean = drawn("full", m=1000)
-        _, changed = drawn("full", name, m=1000)
-        outlier = (changed["query"] != clean["query"]).any(-1)
-        assert changed["log_density"][outlier].median() < clean["log_density"].quantile(0.25)
+        lower = []
+        for seed in range(3):
+            _, clean = drawn("full", seed=seed, m=1000)
+            _, changed = drawn("full", name, seed=seed, m=1000)
+            outlier = (changed["query"] != clean["query"]).any(-1)
+            for found, usual, here in zip(
+                changed["log_density"], clean["log_density"], outlier, strict=True
+            ):
+                lower.append(bool(found[here].median() < usual.quantile(0.25)))
+        assert sum(lower) >= 0.8 * len(lower), name
 
 
 def test_class_outliers_come_from_a_component_that_the_density_lacks(plain):

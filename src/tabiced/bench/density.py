@@ -67,7 +67,15 @@ SUITES: dict[str, Suite] = {
         7,
         "full",
         # No column counted, no cell rounded or missing, and all queries from the process itself.
-        ("categorical", "rounded", "zero_inflated", "perturbation", "contamination", "sampling"),
+        (
+            "categorical",
+            "rounded",
+            "zero_inflated",
+            "special_values",
+            "perturbation",
+            "contamination",
+            "sampling",
+        ),
         columns=(2, 6),
         in_nats=True,
         continuous=True,

@@ -1,6 +1,7 @@
 """Training tables: random tables with the exact log-density of every query row."""
 
 from tabiced.prior import (  # noqa: F401  (importing a module makes its ingredients known)
+    atoms,
     base_perturbation,
     columns,
     contamination,

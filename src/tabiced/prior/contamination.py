@@ -46,7 +46,7 @@ def some_columns(random: Random, rows: Tensor) -> Tensor:
     return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
 
 
-class Foreign(Contamination, name="foreign_outliers", full=0.10):
+class Foreign(Contamination, name="foreign_outliers", full=0.09):
     """Rows of another process: those of another table, moved and scaled onto this one's columns."""
 
     @staticmethod
@@ -78,7 +78,7 @@ class AnotherClass(Contamination, name="class_outliers", full=0.18):
         return Foreign.outliers(random, scene, rows) if found is None else found
 
 
-class Scattered(Contamination, name="scattered_outliers", full=0.07):
+class Scattered(Contamination, name="scattered_outliers", full=0.05):
     """Uniform in a box around the bulk, in some of the columns."""
 
     @staticmethod
@@ -104,6 +104,24 @@ class Clustered(Contamination, name="clustered_outliers", full=0.10):
         return scene.mix(place, level)
 
 
+class Stuck(Contamination, name="stuck_outliers", full=0.08):
+    """The row itself, some columns at one exact value for all: no reading, a default, a limit."""
+
+    @staticmethod
+    def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
+        t, _, c = rows.shape
+        one = (t, 1, c)
+        low, high = scene.quantile(0.0), scene.quantile(1.0)
+        inside = low + (high - low) * random.uniform(one)
+        edge = torch.where(random.bernoulli(one, 0.5), low, high)
+        value = torch.where(random.bernoulli(one, 0.3), inside, edge)
+        value = torch.where(random.bernoulli(one, 0.3), 0.0, value)
+        # as float32, which is how rows are shown: the same value in every row
+        value = scene.mix(value.float().double(), scene.any_level(random, torch.Size(one)))
+        chosen = random.bernoulli(one, random.uniform((t, 1, 1), 0.4, 1.0))
+        return torch.where(chosen, value.expand_as(rows), rows)
+
+
 class Shuffled(Contamination, name="shuffled_outliers", full=0.05):
     """Every cell from a row of its own: plausible values, implausible combinations."""
 
@@ -112,7 +130,7 @@ class Shuffled(Contamination, name="shuffled_outliers", full=0.05):
         return scene.clean.gather(1, random.integers(rows.shape, 0, scene.clean.shape[1]))
 
 
-class Inflated(Contamination, name="inflated_outliers", full=0.06):
+class Inflated(Contamination, name="inflated_outliers", full=0.04):
     """The row itself, with noise of half a spread to three spreads in some columns."""
 
     @staticmethod
@@ -122,7 +140,7 @@ class Inflated(Contamination, name="inflated_outliers", full=0.06):
         return torch.where(some_columns(random, rows), moved, rows)
 
 
-class Stretched(Contamination, name="stretched_outliers", full=0.04):
+class Stretched(Contamination, name="stretched_outliers", full=0.03):
     """The row itself, its deviation from the median stretched by a factor of 2 to 6."""
 
     @staticmethod

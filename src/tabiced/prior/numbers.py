@@ -1,4 +1,4 @@
-"""Numeric side columns: counts and rounded values, zero-inflated amounts, irrelevant noise."""
+"""Numeric side columns: counts and rounded values, irrelevant noise."""
 
 from __future__ import annotations
 
@@ -83,38 +83,6 @@ class Rounded(Side):
         return (mass - self.unit.log()).sum(-1)
 
 
-class ZeroInflated(Side):
-    r"""x = 0 with probability pi_k, otherwise x = exp(loc_k + scale_k e), e standard normal.
-
-    The density is taken against Lebesgue measure plus an atom at 0: pi_k at 0, (1 - pi_k) times the
-    lognormal density at x > 0.
-    """
-
-    def __init__(self, log_odds: Tensor, location: Tensor, scale: Tensor):
-        self.log_odds, self.location, self.scale = log_odds, location, scale  # (T, K, P)
-        self.encodings = (NUMBER,) * location.shape[-1]
-
-    def sample(self, random: Random, component: Tensor) -> Tensor:
-        shape = (*component.shape, self.location.shape[-1])
-        latent = per_row(self.location, component) + per_row(self.scale, component) * random.normal(
-            shape
-        )
-        zero = random.bernoulli(shape, torch.sigmoid(per_row(self.log_odds, component)))
-        return latent.exp().masked_fill(zero, 0.0)
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        x = x.unsqueeze(2)  # (T, N, 1, P)
-        log_odds, location, scale = (
-            p.unsqueeze(1) for p in (self.log_odds, self.location, self.scale)
-        )
-        log_x = x.clamp_min(1e-300).log()
-        positive = Normal().log_prob((log_x - location) / scale) - scale.log() - log_x
-        positive = positive + torch.nn.functional.logsigmoid(-log_odds)
-        zero = torch.nn.functional.logsigmoid(log_odds)
-        found = torch.where(x == 0, zero, positive)
-        return found.masked_fill(x < 0, IMPOSSIBLE).sum(-1)
-
-
 class Noise(Side):
     r"""x = loc + scale sinh((asinh(e) + skew) * tail), e standard normal, for all components.
 
@@ -168,24 +136,6 @@ class RoundedColumns(SideColumns, name="rounded", full=0.28):
             low, high = torch.zeros_like(values), values.ceil() if bounded else infinite
         unit = torch.tensor([pick.choice(UNITS) for _ in range(p)], device=random.device).double()
         return Rounded(pick.choice(cls.laws), location, scale, unit, low, high, counts)
-
-
-class ZeroInflatedColumns(SideColumns, name="zero_inflated", full=0.12):
-    """Amounts that are exactly zero in many rows and positive and skewed in the others."""
-
-    needs_components = True
-
-    @staticmethod
-    def plan(random: Random, budget: int) -> list[Encoding]:
-        return plan_numbers(random, budget, 0.5)
-
-    @staticmethod
-    def build(random: Random, tables: int, components: int, encodings: list[Encoding]) -> Side:
-        shape, one = (tables, components, len(encodings)), (tables, 1, len(encodings))
-        spread = random.log_uniform(one, 0.2, 2.0)
-        log_odds = random.normal(one) * 1.5 + random.normal(shape) * spread
-        location = random.uniform(one, -4.0, 6.0) + random.normal(shape) * spread
-        return ZeroInflated(log_odds, location, random.log_uniform(shape, 0.2, 1.2))
 
 
 class IrrelevantColumns(SideColumns, name="irrelevant", full=0.20):
