@@ -58,7 +58,7 @@ $(READY): pyproject.toml constraints.txt
 
 $(COMPLETE): $(READY)
 	@echo "Installing what tests, benchmarks and documents need (once) ..."
-	@$(PIP) --no-build-isolation --editable '.[cli,plot,bench,docs,test]'
+	@$(PIP) --no-build-isolation --editable '.[cli,plot,ray,bench,foundation,docs,test]'
 	@touch $@
 
 clean:

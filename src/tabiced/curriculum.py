@@ -103,6 +103,7 @@ class Feed:
         device: torch.device,
         seed: int,
         config: NetworkConfig,
+        describe: type[Description] = Description,
         row_budget: int = 20_000,
         cell_budget: int = 400_000,
         shapes: int = 4,
@@ -111,7 +112,7 @@ class Feed:
         feature_dtype: torch.dtype = torch.float32,
     ):
         self.priors, self.curriculum, self.device = priors, curriculum, device
-        self.max_columns = config.max_columns
+        self.max_columns, self.describe = config.max_columns, describe
         self.shapes, self.repeats = shapes, repeats
         self.row_budget, self.cell_budget = row_budget, cell_budget
         self.feature_dtype = feature_dtype
@@ -196,7 +197,7 @@ class Feed:
             device=self.device,
             generator=self.generator,
         )
-        description = Description(tables.context)
+        description = self.describe(tables.context)
         with torch.no_grad():
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)

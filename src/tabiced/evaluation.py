@@ -61,7 +61,7 @@ class Suite:
                     generator=generator,
                 )
                 self.parts[name].append(
-                    (Description(drawn.context), drawn.query, drawn.log_density)
+                    (network.describe(drawn.context), drawn.query, drawn.log_density)
                 )
 
     @torch.no_grad()

@@ -4,7 +4,7 @@
     energy = network.energy(context, Q)  # (B, m, d) -> (B, m): row by row, differentiable in Q
 
 Training, cached scoring and gradients all go through `Description`, `encode`
-and `energy_of`.
+and `energy_of`. With `encoder="tabicl"` the first two steps are those of `tabicl_encoder.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +24,10 @@ from tabiced.mixtures import COMPONENTS, Mixtures
 from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
 
 CELLS_AT_ONCE = 2**17
+
+# What later rows need of a context: first what the encoder keeps of its columns (nothing for
+# `cells`), then keys and values of each layer, B heads n width/heads.
+Memory = list[tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class NetworkConfig:
     feed_forward: int = 1024
     head_width: int = 1024
     max_columns: int = 128
+    encoder: str = "cells"  # or "tabicl", which needs the extra of that name
+    encoder_settings: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def row_features(self) -> int:
@@ -54,7 +60,7 @@ class NetworkConfig:
         """Return a size that trains on a CPU in seconds, for tests."""
         return cls(16, 4, 2, 2, 2, 2, 64, 64, 128)
 
-    def to_dict(self) -> dict[str, int]:
+    def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
@@ -62,8 +68,8 @@ class NetworkConfig:
 class Rows:
     """Rows described relative to a context, ready for the network."""
 
-    cells: Tensor  # B N d CELL_FEATURES
-    statistics: Tensor  # B N row_features
+    cells: Tensor  # B N d CELL_FEATURES, or B N d 1: plain values, for an encoder of its own
+    statistics: Tensor  # B N row_features, or none
 
     def to(self, dtype: torch.dtype) -> Rows:
         return Rows(self.cells.to(dtype), self.statistics.to(dtype))
@@ -203,13 +209,13 @@ class Context:
     """A context that has been read: everything later queries need."""
 
     description: Description
-    memory: list[tuple[Tensor, Tensor]]  # keys and values of each layer, B heads n width/heads
+    memory: Memory
     percentiles: Tensor  # B 2: 10th and 90th percentile of the context's log-density, in nats
-    names: Tensor  # B d cell_width: what tells a column from the others
+    names: Tensor  # B d ...: what tells a column from the others
 
     @property
     def nbytes(self) -> int:
-        return sum(k.nbytes + v.nbytes for k, v in self.memory)
+        return sum(tensor.nbytes for entry in self.memory for tensor in entry)
 
 
 class Network(nn.Module):
@@ -220,23 +226,15 @@ class Network(nn.Module):
         self.config = c = config or NetworkConfig()
         width = c.width
         self.operations = Operations()
-        self.cell = nn.Sequential(
-            nn.Linear(CELL_FEATURES, c.cell_width), nn.GELU(), nn.Linear(c.cell_width, c.cell_width)
-        )
-        generator = torch.Generator().manual_seed(0)
-        codes = torch.randn(c.max_columns, c.cell_width, generator=generator)
+        self.describe: type[Description] = Description
+        self.encoder: nn.Module | None = None  # in place of what `_add_cells` adds
         self.codes: Tensor
-        self.register_buffer("codes", codes)
-        self.name = nn.Linear(c.cell_width, c.cell_width, bias=False)
-        self.classes = nn.Parameter(0.1 * torch.randn(c.class_tokens, c.cell_width))
-        self.row_blocks = nn.ModuleList(
-            Block(c.cell_width, c.row_heads, 2 * c.cell_width) for _ in range(c.row_layers)
-        )
-        self.row_norm = Norm(c.cell_width)
-        self.mix = nn.Linear(width, width)
-        self.statistics = nn.Sequential(
-            nn.Linear(c.row_features, width), nn.GELU(), nn.Linear(width, width)
-        )
+        if c.encoder == "cells":
+            self._add_cells(c)
+        elif c.encoder == "tabicl":
+            self._add_tabicl(c)
+        else:
+            raise ValueError(f"There is no encoder {c.encoder!r}: choose 'cells' or 'tabicl'.")
         self.blocks = nn.ModuleList(Block(width, c.heads, c.feed_forward) for _ in range(c.layers))
         # How much sharper attention gets as the context grows, per layer and head.
         self.sharpen = nn.Parameter(torch.zeros(c.layers, c.heads))
@@ -246,22 +244,48 @@ class Network(nn.Module):
         )
         self.level_head = nn.Sequential(nn.Linear(width, 256), nn.GELU(), nn.Linear(256, 2))
 
+    def _add_cells(self, c: NetworkConfig) -> None:
+        self.cell = nn.Sequential(
+            nn.Linear(CELL_FEATURES, c.cell_width), nn.GELU(), nn.Linear(c.cell_width, c.cell_width)
+        )
+        generator = torch.Generator().manual_seed(0)
+        codes = torch.randn(c.max_columns, c.cell_width, generator=generator)
+        self.register_buffer("codes", codes)
+        self.name: nn.Module = nn.Linear(c.cell_width, c.cell_width, bias=False)
+        self.classes = nn.Parameter(0.1 * torch.randn(c.class_tokens, c.cell_width))
+        self.row_blocks = nn.ModuleList(
+            Block(c.cell_width, c.row_heads, 2 * c.cell_width) for _ in range(c.row_layers)
+        )
+        self.row_norm = Norm(c.cell_width)
+        self.mix = nn.Linear(c.width, c.width)
+        self.statistics = nn.Sequential(
+            nn.Linear(c.row_features, c.width), nn.GELU(), nn.Linear(c.width, c.width)
+        )
+
+    def _add_tabicl(self, c: NetworkConfig) -> None:
+        from tabiced.tabicl_encoder import TabICLEncoder, Values
+
+        self.describe, self.encoder = Values, TabICLEncoder(c)
+        # Columns are told apart by their place in the row, which is what `column_names` returns.
+        self.register_buffer("codes", torch.arange(c.max_columns), persistent=False)
+        self.name = nn.Identity()
+
     # ---- the two halves of the forward path, on described rows
 
-    def encode(self, rows: Rows, names: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        """Run the context through all layers; return its keys and values, and the level (B, 2).
+    def encode(self, rows: Rows, names: Tensor) -> tuple[Memory, Tensor]:
+        """Run the context through all layers; return what to remember, and the level (B, 2).
 
         The level is the middle and the log half-width of the interval between the 10th and the
         90th percentile of the context's log-density, relative to a Gaussian with the context's
         covariance.
         """
-        memory: list[tuple[Tensor, Tensor]] = []
-        x = self._layers(self._tokens(rows, names), memory, rows.cells.shape[1])
+        memory: Memory = []
+        x = self._layers(self._tokens(rows, names, memory), memory, rows.cells.shape[1])
         return memory, self._level(x)
 
-    def energy_of(self, rows: Rows, names: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def energy_of(self, rows: Rows, names: Tensor, memory: Memory) -> Tensor:
         """Run query rows through all layers against the context's memory: energies (B, m)."""
-        return self._energy(self._layers(self._tokens(rows, names), memory))
+        return self._energy(self._layers(self._tokens(rows, names, memory), memory))
 
     def judge_all(
         self, context: Rows, query: Rows, names: Tensor, judged: int
@@ -271,23 +295,23 @@ class Network(nn.Module):
         Returns the energies of the first `judged` context rows, those of the queries, the level.
         """
         n = context.cells.shape[1]
-        tokens = [self._tokens(rows, names) for rows in (context, query)]
-        x = self._layers(torch.cat(tokens, 1), [], n)
+        memory: Memory = []
+        tokens = [self._tokens(rows, names, memory) for rows in (context, query)]
+        x = self._layers(torch.cat(tokens, 1), memory, n)
         energy = self._energy(torch.cat([x[:, :judged], x[:, n:]], 1))
         return energy[:, :judged], energy[:, judged:], self._level(x[:, :n])
 
-    def _layers(
-        self, x: Tensor, memory: list[tuple[Tensor, Tensor]], context_rows: int = 0
-    ) -> Tensor:
+    def _layers(self, x: Tensor, memory: Memory, context_rows: int = 0) -> Tensor:
         """Run tokens (B, N, width) through all layers, each row attending to the context alone.
 
         The context is what `memory` holds, or else the first `context_rows` of x, whose keys and
         values are then added to `memory`.
         """
+        first = len(memory) if context_rows else len(memory) - len(self.blocks)
         for i, block in enumerate(self.blocks):
             if context_rows:
                 memory.append(self.operations.keys_values(block, x[:, :context_rows]))
-            k, v = memory[i]
+            k, v = memory[first + i]
             q = self.operations.queries(block, x, self._sharpness(i, k.shape[2]))
             x = self.operations.finish(block, x, attend(q, k, v))
         return x
@@ -311,11 +335,14 @@ class Network(nn.Module):
     def _sharpness(self, layer: int, rows: int) -> Tensor:
         return (1 + self.sharpen[layer] * (math.log(rows) - math.log(600)))[:, None, None]
 
-    def _tokens(self, rows: Rows, names: Tensor) -> Tensor:
+    def _tokens(self, rows: Rows, names: Tensor, memory: Memory) -> Tensor:
         """Attend over each row's cells, concatenate its class tokens: (B, N, width).
 
         Without gradients to keep, a few rows at a time: a long context must not need much memory.
+        An encoder that learns columns by attention keeps what it needs of the context in `memory`.
         """
+        if self.encoder is not None:
+            return self.encoder(rows.cells[..., 0], names, memory)
         batch, n, d, _ = rows.cells.shape
         step = max(1, CELLS_AT_ONCE // (batch * (d + self.config.class_tokens)))
         if torch.is_grad_enabled() or n <= step:
@@ -347,12 +374,11 @@ class Network(nn.Module):
         `categorical` (d,) marks columns whose values are counted, not measured; it matters for the
         percentiles alone. `order` is passed on to `column_names`.
         """
-        description = Description(context)
+        description = self.describe(context)
         names = self.column_names(description.column_key, order)
         memory, level = self.encode(description.context, names)
-        return Context(
-            description, memory, self.percentiles(description, level, categorical), names
-        )
+        percentiles = self.percentiles(description, level, categorical)
+        return Context(description, memory, percentiles, names)
 
     def energy(self, context: Context, query: Tensor) -> Tensor:
         """Return the energies (B, m) of query rows (B, m, d), NaN = missing, each row by itself."""

@@ -4,6 +4,8 @@
     python -m tabiced.pretrain --run runs/toy --size tiny --curriculum toy --steps 200
     # one GPU
     python -m tabiced.pretrain --run runs/gpu --minutes 25 --compile
+    # the paper's encoder, from a TabICLv2 checkpoint on disk (needs the extra `tabicl`)
+    python -m tabiced.pretrain --run runs/paper --encoder tabicl --init-encoder PATH
 
 The run's folder holds `checkpoint.safetensors` (everything needed to continue: start the same
 command again), `log.csv`, and `network.json` with its parts: 16-bit weights that `load_network`
@@ -39,7 +41,7 @@ from tabiced.model import (
 )
 from tabiced.optim import Optimizer
 from tabiced.prior import Prior
-from tabiced.weights import load_network, save_network, write_atomically
+from tabiced.weights import WeightsError, load_network, save_network, write_atomically
 
 
 def fast_operations(short: bool, compiled: bool) -> Operations:
@@ -60,6 +62,28 @@ def fast_operations(short: bool, compiled: bool) -> Operations:
     return operations
 
 
+def first_network(options: argparse.Namespace) -> Network:
+    """Return the network a run starts from: given weights, or new ones of the wanted kind."""
+    if options.init_encoder and (options.init or options.encoder != "tabicl"):
+        raise WeightsError("--init-encoder goes with --encoder tabicl and without --init.")
+    if options.init:
+        start = load_network(None if options.init == "shipped" else options.init)
+        network = Network(start.config)
+        network.load_state_dict(start.state_dict())
+        return network
+    tiny = options.size == "tiny"
+    config = NetworkConfig.tiny() if tiny else NetworkConfig()
+    if options.encoder == "cells":
+        return Network(config)
+    from tabiced import tabicl_encoder
+
+    if not options.init_encoder:
+        return Network(tabicl_encoder.tabicl_config(config, **tabicl_encoder.TINY if tiny else {}))
+    network = Network(tabicl_encoder.checkpoint_config(options.init_encoder, config))
+    print(tabicl_encoder.load_checkpoint(network, options.init_encoder), flush=True)
+    return network
+
+
 TERMS = ("regression", "ranking", "level", "context", "total", "gradient", "skipped")
 
 
@@ -71,15 +95,10 @@ class Trainer:
         self.device = torch.device(o.device)
         self.folder = Path(o.run)
         torch.manual_seed(o.seed)
-        config = NetworkConfig.tiny() if o.size == "tiny" else NetworkConfig()
-        self.network = Network(config)
-        if o.init:
-            start = load_network(None if o.init == "shipped" else o.init)
-            self.network = Network(start.config)
-            self.network.load_state_dict(start.state_dict())
-        self.network.to(self.device).train()
+        self.network = first_network(o).to(self.device).train()
         self.optimizer = Optimizer(self.network, o.muon_rate, o.adam_rate)
         self.bfloat = self.device.type == "cuda"
+        plain = self.network.encoder is not None  # it sees values, for which 16 bits are too few
         self.feed = Feed(
             [
                 (1 - o.paper_share, Prior(o.preset, without=o.without)),
@@ -89,9 +108,10 @@ class Trainer:
             device=self.device,
             seed=o.seed,
             config=self.network.config,
+            describe=self.network.describe,
             row_budget=o.row_budget,
             cell_budget=o.cell_budget,
-            feature_dtype=torch.bfloat16 if self.bfloat else torch.float32,
+            feature_dtype=torch.bfloat16 if self.bfloat and not plain else torch.float32,
         )
         self.loss = LossConfig.paper() if o.loss == "paper" else LossConfig()
         self.step, self.tables, self.seconds = 0, 0, 0.0
@@ -107,11 +127,11 @@ class Trainer:
         if self.device.type == "cuda":
             # cuDNN attention fails in the backward pass of these shapes.
             torch.backends.cuda.enable_cudnn_sdp(False)
-            if not o.eager:
-                self.backward, self.update = GraphedBackward(self._backward), Graphed(self._update)
-        self.network.operations = fast_operations(
-            self.device.type == "cuda" and not o.eager, o.compile
-        )
+        # TabICL's modules copy numbers to the device in mid-pass, which no graph can record.
+        graphs = self.device.type == "cuda" and not o.eager and not plain
+        if graphs:
+            self.backward, self.update = GraphedBackward(self._backward), Graphed(self._update)
+        self.network.operations = fast_operations(graphs, o.compile)
         self.checkpoint = self.folder / "checkpoint.safetensors"
         if self.checkpoint.exists():
             self.restore()
@@ -155,8 +175,9 @@ class Trainer:
             gradient.copy_(torch.where(healthy, gradient, 0.0))
         self.optimizer.step()
         with torch.no_grad():
-            means, now = list(self.average.parameters()), list(self.network.parameters())
-            gaps = torch._foreach_sub(now, means)
+            means: list[torch.Tensor] = list(self.average.parameters())
+            now: list[torch.Tensor] = list(self.network.parameters())
+            gaps = list(torch._foreach_sub(now, means))
             torch._foreach_mul_(gaps, self.average_rate)
             torch._foreach_add_(means, gaps)
         return torch.stack([norm.nan_to_num(0.0, 0.0, 0.0), 1.0 - healthy.float()])
@@ -251,6 +272,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--loss", default="default", choices=("default", "paper"))
     add("--size", default="shipped", choices=("shipped", "tiny"))
     add("--init", default="", help="start from these weights: 'shipped' or the path of a card")
+    add(
+        "--encoder",
+        default="cells",
+        choices=("cells", "tabicl"),
+        help="of a new network: our description of cells and rows, or the paper's extractor",
+    )
+    add("--init-encoder", default="", help="start the tabicl encoder from this TabICLv2 checkpoint")
     add("--muon-rate", type=float, default=1.5e-3)
     add("--adam-rate", type=float, default=1e-3)
     add("--warmup", type=float, default=0.02, help="share of the run")
@@ -266,7 +294,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--evaluation-tables", type=int, default=16, help="held-out tables per suite; 0: none")
     add("--log-every", type=float, default=60.0, help="seconds between log lines and checkpoints")
     add("--save-steps", type=int, default=0, help="also log and save every so many steps")
-    add("--eager", action="store_true", help="no CUDA graphs and no kernels of our own")
+    add(
+        "--eager",
+        action="store_true",
+        help="no CUDA graphs and no kernels of our own (always so with the tabicl encoder)",
+    )
     add("--compile", action="store_true", help="compile the blocks (about a minute on a GPU)")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--seed", type=int, default=1)

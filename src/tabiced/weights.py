@@ -92,6 +92,6 @@ def _load(path: Path) -> Network:
     try:
         network = Network(NetworkConfig(**card["architecture"]))
         network.load_state_dict({name: tensor.float() for name, tensor in state.items()})
-    except (KeyError, TypeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise WeightsError(f"{path.name} does not fit this version of tabiced: {error}") from None
     return network.eval().requires_grad_(False)

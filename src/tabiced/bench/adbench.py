@@ -98,6 +98,17 @@ def find_tables(folder: str | os.PathLike[str]) -> dict[int, Path]:
     return dict(sorted((int(p.name.split("_", 1)[0]), p) for p in files))
 
 
+def smallest_tables(place: str | os.PathLike[str], count: int) -> list[int]:
+    """Return the indices of the smallest tables of a folder or pack, stand-ins left out."""
+    if Path(place).is_dir():
+        files = find_tables(place).items()
+        sizes = {idx: path.stat().st_size for idx, path in files if not is_stand_in(path)}
+    else:
+        arrays = read_pack(place).items()
+        sizes = {int(key.split("_", 1)[0]): a.size for key, a in arrays if key.endswith("/X")}
+    return sorted(sizes, key=lambda idx: sizes[idx])[:count]
+
+
 def read_table(path: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows (float64) and labels (1 = anomaly) of an ADBench file."""
     with np.load(path) as file:

@@ -44,7 +44,7 @@ N_REAL: dict[str, tuple[int, ...]] = {
     "texture": (50, 100, 200, 500),
 }
 SEEDS = tuple(range(10))
-QUICK_SEEDS, QUICK_SIZES = (0,), (50, 200)
+QUICK: dict[str, object] = {"seeds": (0,), "datasets": ("stock",), "sizes": (20,)}
 LEAST_ROWS, TEST_ROWS, NEW_ROWS = 10, 500, 500
 CLASSIFIERS = ("knn", "lr", "mlp", "rf")
 KEY = ("dataset", "n_real", "seed", "classifier", *METHOD_KEY)
@@ -270,7 +270,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--datasets", nargs="+", choices=list(N_REAL), help="only these tables")
     parser.add_argument("--sizes", type=int, nargs="+", help="only these numbers of real rows")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--quick", action="store_true", help="one seed, 50 and 200 real rows")
 
 
 def choose(options: argparse.Namespace) -> list[Generator]:
@@ -297,9 +296,7 @@ def run(options: argparse.Namespace, report: Callable[[str], None] | None) -> No
     if not options.data:
         raise SystemExit("give the folder of the augmentation tables with --data or TABICED_DATA")
     methods, results = choose(options), open_results(options.out)
-    seeds = QUICK_SEEDS if options.quick else options.seeds
-    sizes = QUICK_SIZES if options.quick else options.sizes
-    todo = settings(options.data, seeds, options.datasets, sizes)
+    todo = settings(options.data, options.seeds, options.datasets, options.sizes)
 
     def work(i: int, part: Results) -> None:
         measure(todo[i :: options.jobs], methods, part, options.force, report)

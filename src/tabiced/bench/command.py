@@ -6,7 +6,10 @@
     python -m tabiced.bench page
 
 Methods: `ours` is the estimator `ICED` with its defaults (or `--options`), `network` the bare
-network in one pass, which is what to watch while training; `baselines` stands for all the others.
+network in one pass, which is what to watch while training; `baselines` stands for all the others
+that need no weights, `foundation` for TabICL, TabPFN and TabEBM, which run where their weights are
+in their package's cache or in the folder that TABICED_TABICL_WEIGHTS or TABICED_TABPFN_WEIGHTS
+names. `--quick` is a run of less than two minutes, stored apart in build/quick/.
 """
 
 import argparse
@@ -17,13 +20,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tabiced._extras import MissingExtraError
-from tabiced.bench import adbench, augmentation, density, macrodata, ours, speed, summary
+from tabiced.bench import (
+    adbench,
+    augmentation,
+    density,
+    foundation,
+    macrodata,
+    ours,
+    speed,
+    summary,
+)
+from tabiced.bench.download import QUICK as QUICK_FILES
+from tabiced.bench.download import SOURCE, UNKNOWN, DownloadError, checksums, download
 from tabiced.bench.methods import Method, pick
 from tabiced.bench.results import Results, describe_machine, note_machine
 from tabiced.bench.tasks import Task, detect, read_pack, side_by_side
 
-RESULTS = Path("benchmarks/results")
+RESULTS, QUICK_RESULTS = Path("benchmarks/results"), Path("build/quick")
 COMMANDS = {
+    "download": "fetch the ADBench tables",
     "macrodata": "anomaly detection on a pack of real tables",
     "adbench": "ADBench, both settings, the paper's protocol",
     "pack": "put the ADBench tasks of some seeds into one file",
@@ -32,14 +47,33 @@ COMMANDS = {
     "speed": "time to fit a context and score queries, over rows and columns",
     "page": "write docs/benchmarks.md from the stored results",
 }
+QUICK: dict[str, dict[str, object]] = {  # what --quick asks for instead
+    "download": {"names": QUICK_FILES},
+    "macrodata": {"limit": 4},
+    "adbench": {"seeds": (0,), "smallest": 2},
+    "pack": {"seeds": (0,), "smallest": 2},
+    "density": {"tables": 1},
+    "augmentation": augmentation.QUICK,
+    "speed": {"rows": (250,), "columns": (5, 20), "repeats": 1},
+}
+
+
+class NothingToRun(Exception):
+    """No method is left that can run here; the reasons have been printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = build_parser().parse_args(arguments)
+    if getattr(options, "quick", False):
+        vars(options).update(QUICK[options.command])
+    if "out" in options and options.out is None:
+        options.out = (QUICK_RESULTS if options.quick else RESULTS) / f"{options.command}.csv"
     try:
         options.run(options)
-    except (MissingExtraError, FileNotFoundError) as error:
+    except (MissingExtraError, FileNotFoundError, DownloadError) as error:
         sys.exit(f"error: {error}")
+    except NothingToRun:
+        pass
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,8 +82,14 @@ def build_parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subparsers = parser.add_subparsers(required=True, metavar="BENCHMARK")
+    subparsers = parser.add_subparsers(required=True, metavar="BENCHMARK", dest="command")
     command = {name: subparsers.add_parser(name, help=text) for name, text in COMMANDS.items()}
+    for name in QUICK:
+        command[name].add_argument("--quick", action="store_true", help="a small part only")
+
+    command["download"].add_argument("--to", required=True, help="folder for the tables")
+    command["download"].add_argument("--source", default=SOURCE, help="address of other copies")
+    command["download"].set_defaults(run=run_download, names=None)
 
     command["macrodata"].add_argument("--pack", required=True, help="npz file with the tables")
     command["macrodata"].add_argument("--limit", type=int, help="so many tables, at equal steps")
@@ -81,18 +121,18 @@ def build_parser() -> argparse.ArgumentParser:
     for name in ("adbench", "pack"):
         _add_tasks(command[name])
     for name in ("macrodata", "adbench", "density", "augmentation", "speed"):
-        _add_methods(command[name], name)
+        _add_methods(command[name])
     for name in ("macrodata", "adbench", "density", "augmentation"):
         command[name].add_argument("--jobs", type=int, default=1, help="processes, on a CPU")
     return parser
 
 
-def _add_methods(command: argparse.ArgumentParser, name: str) -> None:
+def _add_methods(command: argparse.ArgumentParser) -> None:
     command.add_argument("--methods", nargs="+", default=["ours"])
     command.add_argument("--options", nargs="+", default=[], metavar="NAME=VALUE")
     command.add_argument("--weights", help="JSON card of other weights than the shipped ones")
     command.add_argument("--device", default="cpu")
-    command.add_argument("--out", type=Path, default=RESULTS / f"{name}.csv")
+    command.add_argument("--out", type=Path, help=f"CSV file, by default in {RESULTS}")
     command.add_argument("--force", action="store_true", help="measure again what is stored")
     command.add_argument("--quiet", action="store_true", help="print the means only")
 
@@ -102,6 +142,7 @@ def _add_tasks(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seeds", type=int, nargs="+", default=adbench.SEEDS)
     command.add_argument("--tables", type=int, nargs="+", help="indices of the tables, e.g. 14 45")
     command.add_argument("--no-resample", action="store_true", help="leave small tables small")
+    command.set_defaults(smallest=None)
 
 
 def choose(options: argparse.Namespace, baselines: dict[str, Method]) -> list[Method]:
@@ -115,9 +156,23 @@ def choose(options: argparse.Namespace, baselines: dict[str, Method]) -> list[Me
             chosen.append(ours.bare_network(None, options.weights, options.device))
         elif name == "baselines":
             chosen += baselines.values()
+        elif name == "foundation" or name in foundation.NAMES:
+            names = foundation.NAMES if name == "foundation" else [name]
+            folder = options.out.parent
+            chosen += foundation.choose(names, options.device, options.command, folder)
         else:
             chosen += pick([name], baselines)
+    if not chosen:
+        raise NothingToRun
     return chosen
+
+
+def run_download(options: argparse.Namespace) -> None:
+    fetched = download(options.to, options.source, options.names, lambda line: print(line))
+    wanted = options.names or checksums()
+    print(f"{len(wanted)} tables in {options.to}, {fetched} of them fetched now, all verified")
+    if not options.names:
+        print(f"not fetched, their checksums are not known: {', '.join(UNKNOWN)}")
 
 
 def finish(
@@ -160,25 +215,32 @@ def run_macrodata(options: argparse.Namespace) -> None:
 def run_adbench(options: argparse.Namespace) -> None:
     methods, results = choose(options, adbench.BASELINES), adbench.open_results(options.out)
     if options.pack:
-        tasks = adbench.pack_tasks(options.pack, options.seeds, options.settings, options.tables)
+        tables = _tables(options, options.pack)
+        tasks = adbench.pack_tasks(options.pack, options.seeds, options.settings, tables)
     else:
-        tasks = adbench.folder_tasks(
-            _folder(options), options.seeds, options.settings, _protocol(options), options.tables
-        )
+        folder, protocol = _folder(options), _protocol(options)
+        tables = _tables(options, folder)
+        tasks = adbench.folder_tasks(folder, options.seeds, options.settings, protocol, tables)
     run_detection(options, list(tasks), methods, results)
     finish(options, methods, results, summary.adbench_lines(results.rows(), methods))
 
 
 def run_pack(options: argparse.Namespace) -> None:
-    adbench.write_pack(
-        _folder(options), options.out, options.seeds, _protocol(options), options.tables
-    )
+    folder = _folder(options)
+    tables = _tables(options, folder)
+    adbench.write_pack(folder, options.out, options.seeds, _protocol(options), tables)
 
 
 def _folder(options: argparse.Namespace) -> str:
     if not options.data:
         raise SystemExit("give the folder of the ADBench tables with --data or TABICED_DATA")
     return options.data
+
+
+def _tables(options: argparse.Namespace, place: str) -> list[int] | None:
+    if options.smallest is None:
+        return options.tables
+    return adbench.smallest_tables(place, options.smallest)
 
 
 def _protocol(options: argparse.Namespace) -> str:

@@ -50,7 +50,7 @@ def page_text(results: Path, shipped: str) -> str:
         _macrodata_section(_rows(results / "macrodata.csv", shipped)),
         _speed_section(_rows(results / "speed.csv", shipped)),
         _machines_section(results, shipped),
-        prose.MISSING,
+        _missing_section(results / "unavailable.csv"),
     ]
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
 
@@ -283,3 +283,15 @@ def _machines_section(results: Path, shipped: str) -> str:
         for machine, names in groups.items():
             lines.append(f"- {path.name.split('.')[0]}: {', '.join(sorted(names))} on {machine}")
     return "## Machines\n\n" + "\n".join(lines) if lines else ""
+
+
+def _missing_section(path: Path) -> str:
+    """Add to the prose a line for each model that could not run, with the stored reason."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in read_csv(path) if path.exists() else []:
+        reasons.setdefault((row["method"], row["reason"]), []).append(row["benchmark"])
+    lines = [
+        f"- {name} did not run ({', '.join(benchmarks)}): {reason}."
+        for (name, reason), benchmarks in sorted(reasons.items())
+    ]
+    return "\n".join([prose.MISSING.strip(), *lines])

@@ -239,6 +239,9 @@ def _draw_layer(
     )
     law = pick.choice(laws)
     scale = random.log_uniform((tables, 1, p), 0.05, 1.0)
+    # Some columns all but follow from others: a sum, a share, the same thing in other units.
+    exact = random.bernoulli((tables, 1, p), 0.15) & (parents > 0)
+    scale = torch.where(exact, scale * random.log_uniform((tables, 1, p), 0.01, 0.3), scale)
     hetero = random.uniform((tables, 1, 1), 0.0, 1.5) * random.bernoulli((tables, 1, 1), 0.6)
     if kind is Measured:
         return Measured(mechanism, law, scale, hetero)
