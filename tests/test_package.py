@@ -22,7 +22,18 @@ DOCUMENTS = [
     *ROOT.glob("src/**/*.md"),
     *ROOT.glob("pretraining/*.md"),
 ]
-OPTIONAL = ["matplotlib", "pandas", "polars", "pyarrow", "pyod", "rich", "typer", "zuko"]
+OPTIONAL = [
+    "matplotlib",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyod",
+    "ray",
+    "rich",
+    "tabicl",
+    "typer",
+    "zuko",
+]
 
 
 def run(code: str) -> str:
@@ -55,6 +66,7 @@ def test_importing_tabiced_is_quick():
         ("tabiced.files", "polars", "cli"),
         ("tabiced.plot", "matplotlib", "plot"),
         ("tabiced.pyod", "pyod", "pyod"),
+        ("tabiced.tabicl_encoder", "tabicl", "tabicl"),
     ],
 )
 def test_a_missing_extra_is_named(module: str, package: str, name: str):

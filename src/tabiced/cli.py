@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tabiced
 from tabiced._extras import extra
@@ -11,6 +11,7 @@ from tabiced.cli_generate import commands as generating
 from tabiced.terminal import (
     IgnoreOption,
     TableArgument,
+    TablesArgument,
     WeightsOption,
     console,
     errors,
@@ -57,6 +58,14 @@ ContextOption = Annotated[
         min=2, help="Reference rows the network reads, of more a random sample. Fewer are faster."
     ),
 ]
+EngineOption = Annotated[
+    Literal["local", "ray"],
+    typer.Option(help="Score here, or Parquet files on a Ray cluster (needs tabiced\\[ray])."),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --engine ray: how many workers; by default one per CPU."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -78,11 +87,12 @@ def root(
     epilog="Examples:\n\n"
     "  tabiced score patients.csv --ignore patient_id --report patients.html\n\n"
     "  tabiced score today.csv --reference last_year.parquet --out scored.parquet\n\n"
-    "  tabiced score patients.csv --json --top 100"
+    "  tabiced score patients.csv --json --top 100\n\n"
+    "  tabiced score big/*.parquet --engine ray --reference ref.parquet --out folder"
 )
 @one_line_findings()
 def score(
-    table: TableArgument,
+    tables: TablesArgument,
     reference: ReferenceOption = None,
     out: Annotated[
         Path | None,
@@ -103,6 +113,8 @@ def score(
     ignore: IgnoreOption = None,
     context_rows: ContextOption = CONTEXT_ROWS,
     weights: WeightsOption = None,
+    engine: EngineOption = "local",
+    workers: WorkersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Rank the rows of a table, the most unusual first.
@@ -111,6 +123,17 @@ def score(
     unnormalised log-density; the p-value is the share of reference rows at least as unusual.
     Rows are counted from 0. Tables larger than the memory are fine.
     """
+    if engine == "ray":
+        from tabiced.cli_ray import score_on_ray
+
+        if report is not None or top is not None:
+            raise ValueError("--report and --top are not possible with --engine ray")
+        return score_on_ray(tables, reference, out, ignore, context_rows, weights, workers, as_json)
+    if workers is not None:
+        raise ValueError("--workers needs --engine ray")
+    if len(tables) > 1:
+        raise ValueError(f"{len(tables)} tables given: only --engine ray takes more than one")
+    table = tables[0]
     from tabiced.files import PAGES, TableFile, check_output
 
     if out is not None:

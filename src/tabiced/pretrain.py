@@ -4,6 +4,8 @@
     python -m tabiced.pretrain --run runs/toy --size tiny --curriculum toy --steps 200
     # one GPU
     python -m tabiced.pretrain --run runs/gpu --minutes 25 --compile
+    # several GPUs: each draws its own tables
+    torchrun --nproc-per-node 8 -m -- tabiced.pretrain --run runs/gpus --minutes 25 --compile
     # the paper's encoder, from a TabICLv2 checkpoint on disk (needs the extra `tabicl`)
     python -m tabiced.pretrain --run runs/paper --encoder tabicl --init-encoder PATH
 
@@ -27,6 +29,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from tabiced.curriculum import CURRICULA, Batch, Feed
+from tabiced.distributed import Group
 from tabiced.evaluation import Suite
 from tabiced.graphs import Graphed, GraphedBackward
 from tabiced.loss import LossConfig, total_loss
@@ -84,6 +87,7 @@ def first_network(options: argparse.Namespace) -> Network:
     return network
 
 
+RANK_SEEDS = 1_000_003  # between the seeds of two processes
 TERMS = ("regression", "ranking", "level", "context", "total", "gradient", "skipped")
 
 
@@ -92,7 +96,8 @@ class Trainer:
 
     def __init__(self, options: argparse.Namespace):
         self.options = o = options
-        self.device = torch.device(o.device)
+        self.group = Group()
+        self.device = self.group.device(o.device)
         self.folder = Path(o.run)
         torch.manual_seed(o.seed)
         self.network = first_network(o).to(self.device).train()
@@ -106,7 +111,7 @@ class Trainer:
             ],
             o.curriculum,
             device=self.device,
-            seed=o.seed,
+            seed=o.seed + RANK_SEEDS * self.group.rank,
             config=self.network.config,
             describe=self.network.describe,
             row_budget=o.row_budget,
@@ -154,6 +159,7 @@ class Trainer:
         self.optimizer.set_rate(self.rate_factor())
         self.average_rate.fill_(1 / max(1.0, min(self.options.average, self.step / 5)))
         losses = self.backward(batch)
+        self.group.average([*self.gradients, losses])
         return torch.cat([losses, self.update()])
 
     def _backward(self, batch: Batch) -> torch.Tensor:
@@ -186,18 +192,21 @@ class Trainer:
         """Train to the end, logging, evaluating and saving every `log_every` seconds or steps."""
         o = self.options
         self.folder.mkdir(parents=True, exist_ok=True)
-        suite = Suite(self.network, tables=o.evaluation_tables) if o.evaluation_tables else None
+        leads = self.group.leads
+        wanted = o.evaluation_tables if leads else 0
+        suite = Suite(self.network, tables=wanted) if wanted else None
         sums = torch.zeros(len(TERMS), device=self.device)
         mark, since, clock = (self.step, self.tables, time.monotonic()), 0, time.monotonic()
         next_log = self.seconds + o.log_every
         while self.progress < 1:
             batch = self.feed.next(self.progress)
             terms = self.train_step(batch)
-            self.step, self.tables = self.step + 1, self.tables + len(batch.column_key)
+            self.step += 1
+            self.tables += self.group.total(len(batch.column_key))
             since += 1
             sums += terms
             now = time.monotonic()
-            self.seconds, clock = self.seconds + now - clock, now
+            self.seconds, clock = self.group.leaders(self.seconds + now - clock), now
             ended = self.progress >= 1
             by_step = bool(o.save_steps) and self.step % o.save_steps == 0
             if ended or by_step or self.seconds >= next_log:
@@ -213,7 +222,8 @@ class Trainer:
                 }
                 if suite:
                     row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}
-                self.log(row)
+                if leads:
+                    self.log(row)
                 self.save()
                 sums, since = torch.zeros_like(sums), 0
                 next_log = self.seconds + o.log_every
@@ -232,10 +242,13 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint and the 16-bit weights, each atomically."""
+        feeds = self.group.gather(self.feed.state())
+        if not self.group.leads:
+            return
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
         tensors |= {f"optimizer.{k}": v for k, v in self.optimizer.tensors().items()}
-        tensors |= {f"feed.{k}": v for k, v in self.feed.state().items()}
+        tensors |= {f"feed.{k}": v for k, v in feeds.items()}
         tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
         clock = {"step": self.step, "tables": self.tables, "seconds": self.seconds}
         write_atomically(self.checkpoint, save(tensors, {"clock": json.dumps(clock)}))
@@ -253,8 +266,25 @@ class Trainer:
         self.network.load_state_dict(part("network."))
         self.average.load_state_dict(part("average."))
         self.optimizer.load_tensors(part("optimizer."))
-        self.feed.load_state(part("feed."))
+        processes = len({name.split(".")[1] for name in tensors if name.startswith("feed.")})
+        if processes != self.group.size:
+            raise WeightsError(
+                f"{self.folder} was trained by {processes} processes: continue it with as many."
+            )
+        self.feed.load_state(part(f"feed.{self.group.rank}."))
         self.step, self.tables, self.seconds = clock["step"], clock["tables"], clock["seconds"]
+        if self.group.leads:
+            self._forget_later_rows()
+
+    def _forget_later_rows(self) -> None:
+        """Take out of the log what an interrupted run wrote after its last checkpoint."""
+        path = self.folder / "log.csv"
+        if not path.exists():
+            return
+        first, *lines = path.read_text().splitlines(keepends=True)
+        column = first.strip().split(",").index("step")
+        kept = [line for line in lines if int(line.split(",")[column]) <= self.step]
+        write_atomically(path, "".join([first, *kept]).encode())
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -307,7 +337,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    Trainer(parse(arguments)).run()
+    trainer = Trainer(parse(arguments))
+    trainer.run()
+    trainer.group.leave()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,12 @@ errors = Console(stderr=True)
 TableArgument = Annotated[
     Path, typer.Argument(metavar="TABLE", help="Table: .csv, .tsv, .parquet, .arrow or .feather.")
 ]
+TablesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TABLE", help="Table: .csv, .tsv, .parquet, .arrow or .feather; for Ray, several."
+    ),
+]
 IgnoreOption = Annotated[
     list[str] | None,
     typer.Option(
