@@ -66,7 +66,8 @@ def _odds(random: Random, tables: int, components: int, columns: int) -> Tensor:
     """Draw log-odds that often agree among columns: what has no entry has none in many places."""
     own = random.normal((tables, components, columns)) * random.log_uniform((tables, 1, 1), 0.2, 3)
     shared = random.normal((tables, components, 1)) * random.log_uniform((tables, 1, 1), 0.2, 3)
-    return random.normal((tables, 1, columns)) * 1.5 - 0.5 + own + shared
+    odds = random.normal((tables, 1, columns)) * 1.5 - 0.5 + own + shared
+    return odds.clamp(-8.0, 3.0)  # other values must occur, too
 
 
 class ZeroInflatedColumns(SideColumns, name="zero_inflated", full=0.16):

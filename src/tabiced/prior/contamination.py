@@ -46,7 +46,7 @@ def some_columns(random: Random, rows: Tensor) -> Tensor:
     return random.bernoulli(rows.shape, random.uniform((rows.shape[0], 1, 1), 0.2, 1.0))
 
 
-class Foreign(Contamination, name="foreign_outliers", full=0.09):
+class Foreign(Contamination, name="foreign_outliers", full=0.12):
     """Rows of another process: those of another table, moved and scaled onto this one's columns."""
 
     @staticmethod
@@ -61,7 +61,7 @@ class Foreign(Contamination, name="foreign_outliers", full=0.09):
         return scene.mix(moved, rows.roll(1, 0))
 
 
-class AnotherClass(Contamination, name="class_outliers", full=0.18):
+class AnotherClass(Contamination, name="class_outliers", full=0.32):
     """Rows of a component that the clean process lacks; else those of another process.
 
     As where one class of a table is taken for normal: outliers have the same kinds of columns and
@@ -89,22 +89,25 @@ class Scattered(Contamination, name="scattered_outliers", full=0.05):
         return torch.where(some_columns(random, rows), moved, rows)
 
 
-class Clustered(Contamination, name="clustered_outliers", full=0.10):
-    """A tight cluster of its own, two to eight spreads from the median in some columns."""
+class Clustered(Contamination, name="clustered_outliers", full=0.15):
+    """A tight cluster, two to eight spreads from the median in each of some columns or in all."""
 
     @staticmethod
     def outliers(random: Random, scene: Scene, rows: Tensor) -> Tensor:
         t, _, c = rows.shape
         one = (t, 1, 1)
         away = random.normal((t, 1, c)).sign() * random.log_uniform(one, 2.0, 8.0)
-        away = away * random.bernoulli((t, 1, c), random.uniform(one, 0.2, 1.0))
+        chosen = random.bernoulli((t, 1, c), random.uniform(one, 0.2, 1.0)).double()
+        near = random.bernoulli(one, 0.5)  # so far in all, rather than in each column
+        total = chosen.sum(-1, keepdim=True).clamp_min(1).sqrt()
+        away = away * chosen / torch.where(near, total, 1.0)
         width = random.log_uniform(one, 0.02, 0.5)
         place = scene.quantile(0.5) + scene.spread * (away + width * random.normal(rows.shape))
         level = scene.any_level(random, torch.Size((t, 1, c))).expand_as(rows)
         return scene.mix(place, level)
 
 
-class Stuck(Contamination, name="stuck_outliers", full=0.08):
+class Stuck(Contamination, name="stuck_outliers", full=0.12):
     """The row itself, some columns at one exact value for all: no reading, a default, a limit."""
 
     @staticmethod
@@ -122,7 +125,7 @@ class Stuck(Contamination, name="stuck_outliers", full=0.08):
         return torch.where(chosen, value.expand_as(rows), rows)
 
 
-class Shuffled(Contamination, name="shuffled_outliers", full=0.05):
+class Shuffled(Contamination, name="shuffled_outliers", full=0.06):
     """Every cell from a row of its own: plausible values, implausible combinations."""
 
     @staticmethod
@@ -130,7 +133,7 @@ class Shuffled(Contamination, name="shuffled_outliers", full=0.05):
         return scene.clean.gather(1, random.integers(rows.shape, 0, scene.clean.shape[1]))
 
 
-class Inflated(Contamination, name="inflated_outliers", full=0.04):
+class Inflated(Contamination, name="inflated_outliers", full=0.05):
     """The row itself, with noise of half a spread to three spreads in some columns."""
 
     @staticmethod

@@ -110,7 +110,7 @@ class PaperRealNVP(Flow, name="realnvp", paper=0.10):
         return [MinMax(), *layers, MinMax()]
 
 
-class StrongRealNVP(Flow, name="realnvp", full=0.22):
+class StrongRealNVP(Flow, name="realnvp", full=0.08):
     """Two to six coupling layers with random splits and strongly nonlinear networks."""
 
     @staticmethod

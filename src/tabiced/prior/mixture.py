@@ -13,7 +13,7 @@ from tabiced.prior.laws import ELLIPTICAL, HEAVY, Law, Normal
 from tabiced.prior.linear import Dense, Rotated, rotations
 from tabiced.prior.randomness import Random
 
-COMPONENTS = {(1, 1): 15, (2, 2): 20, (3, 3): 18, (4, 6): 25, (7, 12): 15, (13, 20): 7}
+COMPONENTS = {(1, 1): 28, (2, 2): 22, (3, 3): 16, (4, 6): 19, (7, 12): 10, (13, 20): 5}
 """Odds of the number of components of a broad mixture, evenly within a range."""
 
 _CHUNK = 2**25
@@ -179,7 +179,9 @@ def broad_mixture(random: Random, tables: int, d: int, law: Law, recipe: Recipe)
         + random.normal((tables, k, d)) * random.uniform(one, 0.0, 0.7)
         + random.normal((tables, k, 1)) * random.uniform(one, 0.0, 0.8)
     )
-    separation = random.log_uniform(one, 0.3, 8.0)
+    # Distances grow with the square root of the columns: without the factor, wide tables would
+    # always be islands, which real ones are not.
+    separation = random.log_uniform(one, 0.3, 8.0) * (2 / max(2, d)) ** 0.5
     centres = random.normal((tables, k, d)) * separation
     if pick.random() < 0.4:  # clusters that differ in some columns only
         centres = centres * random.bernoulli((tables, 1, d), random.uniform(one, 0.1, 1.0))
@@ -216,7 +218,7 @@ class Gaussian(Base, name="gaussian", full=0.45):
         return broad_mixture(random, tables, d, Normal(), recipe)
 
 
-class HeavyTails(Base, name="heavy_tails", full=0.25):
+class HeavyTails(Base, name="heavy_tails", full=0.35):
     """Heavy-tailed mixture with broad shapes; coordinates independent or elliptical."""
 
     heavy = True

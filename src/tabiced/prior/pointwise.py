@@ -163,7 +163,7 @@ class PaperPointwise(Flow, name="pointwise", paper=0.10):
         return [MinMax(), *layers, MinMax()]
 
 
-class StrongPointwise(Flow, name="pointwise", full=0.18):
+class StrongPointwise(Flow, name="pointwise", full=0.07):
     """One to three pointwise layers of mixed families with strong bends and varied mixing."""
 
     @staticmethod

@@ -177,7 +177,7 @@ class Structural(Source):
         return torch.cat(parts, -1)[..., self.to_core]
 
 
-class StructuralTables(Base, name="structural", full=0.30):
+class StructuralTables(Base, name="structural", full=0.20):
     """Layered structural equations with smooth, piecewise and tree-like mechanisms."""
 
     has_components = False
