@@ -83,6 +83,8 @@ def test_two_processes_take_the_mean_step_of_their_tables(tmp_path):
     for name, value in alone.network.state_dict().items():
         torch.testing.assert_close(found[f"network.{name}"], value, atol=2e-6, rtol=1e-4)
     assert read_log(tmp_path / "two")[0]["tables"] == sum(len(b.column_key) for b in batches)
+    with pytest.raises(WeightsError, match="2 processes"):
+        one("two", 1)
 
 
 def test_a_killed_run_continues_to_the_same_loss_curve(tmp_path):
@@ -106,9 +108,3 @@ def test_a_killed_run_continues_to_the_same_loss_curve(tmp_path):
     for a, b in zip(whole, parts, strict=True):
         for key in ("step", "tables", "total", "gradient"):
             assert a[key] == b[key]
-
-
-def test_a_run_of_two_is_not_continued_by_one(tmp_path):
-    finish(start(tmp_path, "--steps", 1))
-    with pytest.raises(WeightsError, match="2 processes"):
-        Trainer(parse(["--run", str(tmp_path), *TOY.split(), "--device=cpu", "--steps", "2"]))

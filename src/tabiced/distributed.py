@@ -79,5 +79,7 @@ class Group:
         return found
 
     def leave(self) -> None:
+        """Part from the others once all are done: a connection cut early aborts its other end."""
         if self.size > 1 and dist.is_initialized():
+            dist.barrier()
             dist.destroy_process_group()
