@@ -30,6 +30,7 @@ import torch
 
 import tabiced.prior  # noqa: F401  (makes the ingredients known)
 from tabiced import ICED
+from tabiced.bench.density import SUITES
 from tabiced.bench.ours import version
 from tabiced.bench.results import Results, number
 from tabiced.cells import soften
@@ -39,15 +40,7 @@ from tabiced.prior.plan import draw_process
 from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
 
-WITHOUT = (
-    "categorical",
-    "rounded",
-    "zero_inflated",
-    "special_values",
-    "perturbation",
-    "contamination",
-    "sampling",
-)
+WITHOUT = SUITES["low_full"].without  # measured columns alone, no events
 ROWS, FRESH, TABLES = 300, 2000, 20
 LANGEVIN_ROWS = 100  # gradients are slow, and the distance does not depend on the number of rows
 JITTER = 0.14
