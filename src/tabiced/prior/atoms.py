@@ -18,7 +18,7 @@ class WithAtom(Side):
     The density is taken against Lebesgue measure plus `width` times a unit mass at the atom, so it
     is pi_k / width there and (1 - pi_k) times that of g(...) elsewhere. A width of about the
     spread of the other values makes the two comparable whatever the column's units: with a width
-    of 1, the atom of a column in cents would be a hundred times rarer than that of one in euros.
+    of 1, the atom would be a hundred times denser beside amounts in cents than beside euros.
 
     Args:
         log_odds: (T, K, P), of the atom.
@@ -70,14 +70,18 @@ def _odds(random: Random, tables: int, components: int, columns: int) -> Tensor:
     return odds.clamp(-8.0, 3.0)  # other values must occur, too
 
 
-class ZeroInflatedColumns(SideColumns, name="zero_inflated", full=0.16):
-    """Amounts that are exactly zero in many rows and positive and skewed in the others."""
+class AtomColumns(SideColumns):
+    """Numeric columns with an atom, up to half of the columns there is room for."""
 
     needs_components = True
 
     @staticmethod
     def plan(random: Random, budget: int) -> list[Encoding]:
         return plan_numbers(random, budget, 0.5)
+
+
+class ZeroInflatedColumns(AtomColumns, name="zero_inflated", full=0.16):
+    """Amounts that are exactly zero in many rows and positive and skewed in the others."""
 
     @staticmethod
     def build(random: Random, tables: int, components: int, encodings: list[Encoding]) -> Side:
@@ -90,14 +94,8 @@ class ZeroInflatedColumns(SideColumns, name="zero_inflated", full=0.16):
         return WithAtom(odds, location, scale, torch.zeros_like(centre), centre.exp(), True)
 
 
-class SpecialValueColumns(SideColumns, name="special_values", full=0.10):
+class SpecialValueColumns(AtomColumns, name="special_values", full=0.10):
     """Measurements with a common exact value: a default, a limit, a code such as -1 or 999."""
-
-    needs_components = True
-
-    @staticmethod
-    def plan(random: Random, budget: int) -> list[Encoding]:
-        return plan_numbers(random, budget, 0.5)
 
     @staticmethod
     def build(random: Random, tables: int, components: int, encodings: list[Encoding]) -> Side:
