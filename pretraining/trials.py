@@ -10,7 +10,6 @@ priors: a run is always best at the tables it was trained on.
 """
 
 import argparse
-import csv
 import shlex
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from tabiced.bench.macrodata import look
 from tabiced.bench.ours import bare_network
 from tabiced.evaluation import Suite
-from tabiced.pretrain import Trainer, parse
+from tabiced.pretrain import Trainer, append_row, parse
 
 
 def trial(options: str, folder: Path, pack: Path, limit: int | None) -> dict[str, object]:
@@ -59,12 +58,7 @@ def main() -> None:
     for i, run in enumerate(options.runs):
         said = f"{options.common} {run}".strip()
         row = trial(said, options.out / f"run{i}", options.pack, options.limit)
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        append_row(path, row)
         print(row, flush=True)
 
 

@@ -21,7 +21,7 @@ import copy
 import csv
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -85,6 +85,16 @@ def first_network(options: argparse.Namespace) -> Network:
     network = Network(tabicl_encoder.checkpoint_config(options.init_encoder, config))
     print(tabicl_encoder.load_checkpoint(network, options.init_encoder), flush=True)
     return network
+
+
+def append_row(path: Path, row: Mapping[str, object]) -> None:
+    """Add a row to a CSV file; a new file starts with the names."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
 
 
 RANK_SEEDS = 1_000_003  # between the seeds of two processes
@@ -231,13 +241,7 @@ class Trainer:
                 mark = (self.step, self.tables, clock)
 
     def log(self, row: dict[str, float]) -> None:
-        path = self.folder / "log.csv"
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        append_row(self.folder / "log.csv", row)
         print(" ".join(f"{k}={v}" for k, v in row.items()), flush=True)
 
     def save(self) -> None:
