@@ -50,7 +50,14 @@ class Unavailable(Exception):
 
 def method(name: str, device: str = "cpu") -> Method:
     """Return one of the models, or raise `Unavailable`."""
-    score = {"TabICL": _tabicl, "TabPFN": _tabpfn, "TabEBM": _tabebm}[name](_weights(name), device)
+    plain = {"TabICL": _tabicl, "TabPFN": _tabpfn, "TabEBM": _tabebm}[name](_weights(name), device)
+
+    def score(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
+        try:
+            return plain(context, query, seed)
+        except RuntimeError as error:  # a table it cannot take; in our own code it would be a bug
+            raise ValueError(str(error)) from error
+
     # An energy has no units; the others estimate log p(x).
     return Method(name, score, None if name == "TabEBM" else score)
 

@@ -120,7 +120,7 @@ def attempt(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             values = np.asarray(score(context, query, seed), dtype=np.float64)
-    except (ValueError, RuntimeError, np.linalg.LinAlgError, FloatingPointError) as error:
+    except (ValueError, np.linalg.LinAlgError, FloatingPointError) as error:
         print(f"{name} failed: {error}", file=sys.stderr)
         return None
     if values.shape != (len(query),) or not np.isfinite(values).all():
