@@ -71,6 +71,31 @@ def test_resumed_run_follows_the_same_trajectory(tmp_path):
         assert torch.equal(p, q)
 
 
+def test_kept_weights_are_a_mean_over_the_steps(tmp_path):
+    learner = trainer(tmp_path, "--steps", 40, "--average", 4)
+    mean = [p.detach().double() for p in learner.network.parameters()]
+    for step in range(30):
+        learner.train_step(learner.feed.next(0.0))
+        learner.step += 1
+        share = 1 / max(1.0, min(4.0, step / 5))
+        for m, p in zip(mean, learner.network.parameters(), strict=True):
+            m += share * (p.detach().double() - m)
+    learner.save()
+    saved = load_network(tmp_path / "network.json")
+    moved = 0.0
+    for m, p, q, now in zip(
+        mean,
+        learner.average.parameters(),
+        saved.parameters(),
+        learner.network.parameters(),
+        strict=True,
+    ):
+        torch.testing.assert_close(p.detach().double(), m, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(q, p.detach(), atol=1e-3, rtol=1e-2)  # stored in 16 bits
+        moved = max(moved, float((now - p).detach().abs().max()))
+    assert moved > 1e-3
+
+
 def test_start_from_given_weights(tmp_path):
     trainer(tmp_path / "a", "--steps", 1).run()
     second = trainer(tmp_path / "b", "--steps", 1, "--init", tmp_path / "a" / "network.json")
