@@ -34,6 +34,8 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--size", default="shipped")
     parser.add_argument("--preset", default="full")
+    parser.add_argument("--row-budget", default="20000", help="rows a step, as in pretraining")
+    parser.add_argument("--cell-budget", default="400000", help="cells a step, as in pretraining")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument(
         "--profile", action="store_true", help="list the slowest kernels of 3 steps and a draw"
@@ -48,6 +50,10 @@ def main() -> None:
         o.size,
         "--evaluation-tables",
         "0",
+        "--row-budget",
+        o.row_budget,
+        "--cell-budget",
+        o.cell_budget,
     ]
     trainer = Trainer(
         parse([*arguments, "--preset", o.preset, *(["--compile"] if o.compile else [])])
@@ -68,6 +74,12 @@ def main() -> None:
         start = clock()
         batches = list(trainer.feed._draw(random.Random(1), n, d, m))
         draw = (clock() - start) / len(batches)
+        tables = len(batches[0].column_key)
+        start = clock()
+        trainer.feed.priors[0][1].draw(
+            tables * len(batches), n, m, d, device, trainer.feed.generator
+        )
+        generate = (clock() - start) / len(batches)
         start = clock()
         trainer.train_step(batches[0])
         trainer.train_step(batches[1])  # captures the graph
@@ -79,12 +91,12 @@ def main() -> None:
             trainer.train_step(batches[i % len(batches)])
             parts.append(clock() - start)
         step = sorted(parts)[len(parts) // 2]
-        tables = len(batches[0].column_key)
         flops = step_flops(trainer.network.config, tables, n, m, d)
         print(
-            f"n={n} d={d} m={m} tables={tables} draw={draw * 1e3:.1f}ms (first {first_draw:.1f}s) "
+            f"n={n} d={d} m={m} tables={tables} generate={generate * 1e3:.1f}ms "
+            f"generate+describe={draw * 1e3:.1f}ms (first {first_draw:.1f}s) "
             f"step={step * 1e3:.1f}ms (warm-up {warm:.1f}s) "
-            f"generator share={draw / (draw + step):.2f} "
+            f"generator share={generate / (draw + step):.2f} "
             f"datasets/s={tables / (draw + step):.0f} MFU={flops / step / PEAK:.3f}",
             flush=True,
         )

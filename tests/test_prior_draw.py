@@ -7,7 +7,7 @@ import torch
 
 from prior_checks import one_thread  # noqa: F401
 from tabiced.prior import Prior, Tables, ingredients
-from tabiced.prior import prior as prior_module
+from tabiced.prior import rows as rows_module
 from tabiced.prior.flows import Coupling
 from tabiced.prior.ingredient import Recipe
 from tabiced.prior.plan import draw_process
@@ -57,20 +57,13 @@ def test_no_table_has_nan_or_infinity(preset, count):
 def test_float32_targets_are_within_a_thousandth_of_float64(monkeypatch):
     """For 99.9 % of the queries in the range a loss looks at: ten percentile ranges."""
     exact = []
-    original = prior_module.draw_rows
+    original = rows_module.exact_log_density
 
-    def spy(recipe, random, process, n, m):
-        exact.append(None)
-        log_density = process.log_density
+    def record(*arguments):
+        exact.append(original(*arguments))
+        return exact[-1]
 
-        def record(rows):  # the last call of a group is that of its targets
-            exact[-1] = log_density(rows)
-            return exact[-1]
-
-        monkeypatch.setattr(process, "log_density", record)
-        return original(recipe, random, process, n, m)
-
-    monkeypatch.setattr(prior_module, "draw_rows", spy)
+    monkeypatch.setattr(rows_module, "exact_log_density", record)
     monkeypatch.setattr(Random, "permutations", keep_tables_in_order(Random.permutations))
     differences = []
     for columns in (3, 12, 40, 64):

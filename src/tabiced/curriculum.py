@@ -38,7 +38,7 @@ TAIL_COLUMNS, TAIL_ROWS = 128, 5000
 STAGES = {
     "small": Stage((2, 30), (64, 400), 128),
     "medium": Stage((2, 50), (100, 1000), 192),
-    "large": Stage((2, 64), (200, 2000), 256, tail=0.06),
+    "large": Stage((2, 64), (200, 2000), 256, tail=0.2),
     "toy": Stage((2, 4), (40, 80), 32),
 }
 

@@ -73,6 +73,7 @@ SUITES: dict[str, Suite] = {
             "zero_inflated",
             "special_values",
             "perturbation",
+            "repeats",
             "contamination",
             "sampling",
         ),

@@ -71,16 +71,16 @@ def _odds(random: Random, tables: int, components: int, columns: int) -> Tensor:
 
 
 class AtomColumns(SideColumns):
-    """Numeric columns with an atom, up to half of the columns there is room for."""
+    """Numeric columns with an atom: up to half of those there is room for, or up to all of them."""
 
     needs_components = True
 
     @staticmethod
     def plan(random: Random, budget: int) -> list[Encoding]:
-        return plan_numbers(random, budget, 0.5)
+        return plan_numbers(random, budget, random.structure.choice((0.5, 0.5, 1.0)))
 
 
-class ZeroInflatedColumns(AtomColumns, name="zero_inflated", full=0.16):
+class ZeroInflatedColumns(AtomColumns, name="zero_inflated", full=0.20):
     """Amounts that are exactly zero in many rows and positive and skewed in the others."""
 
     @staticmethod

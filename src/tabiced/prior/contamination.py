@@ -7,11 +7,17 @@ from torch import Tensor
 
 from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
-from tabiced.prior.scene import Event, Scene
+from tabiced.prior.scene import Event, Scene, rows_of
+
+DIRTY = 0.65
+"""Share of the tables with outliers whose context has some, too; else the queries alone."""
+
+AGAIN = 0.2
+"""Share of the tables whose outliers are exact repeats of a few."""
 
 
 class Contamination(Event):
-    """Replace up to 20 % of the context and 40 % of the queries by outliers of one process.
+    """Replace up to 40 % of the queries, and often up to 20 % of the context, by outliers.
 
     Targets remain log-densities of the clean process, so the network learns to see through it;
     queries have more of them because telling those from the rest is what is learned here.
@@ -23,15 +29,23 @@ class Contamination(Event):
     def happen(cls, random: Random, scene: Scene) -> None:
         t, n, _ = scene.context.shape
         m = scene.queries.shape[1]
+        dirty = random.bernoulli((t, 1, 1), DIRTY)
         rate = torch.cat(
             (
-                random.uniform((t, 1, 1), 0.0, 0.20).expand(t, n, 1),
+                dirty.double().expand(t, n, 1) * random.uniform((t, 1, 1), 0.0, 0.20),
                 random.uniform((t, 1, 1), 0.0, 0.40).expand(t, m, 1),
             ),
             1,
         )
         rows = torch.cat((scene.context, scene.queries), 1)
         outliers = scene.process.project(cls.outliers(random, scene, rows))
+        # Outliers, too, may be the same few rows again and again.
+        few = torch.where(
+            random.bernoulli((t, 1), AGAIN), random.log_uniform((t, 1), 1, 100), n + m
+        )
+        few = few.long().clamp_max(n + m)
+        index = torch.arange(n + m, device=random.device) % few
+        outliers = rows_of(outliers, index)
         rows = torch.where(random.bernoulli((t, n + m, 1), rate), outliers, rows)
         scene.context, scene.queries = rows[:, :n], rows[:, n:]
 

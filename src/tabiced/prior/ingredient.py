@@ -17,6 +17,7 @@ SLOTS = {
     "categorical": "each independently",
     "columns": "each independently",
     "perturbation": "at most one",
+    "repeats": "each independently",
     "contamination": "at most one",
     "sampling": "each independently",
 }
@@ -28,7 +29,7 @@ _MEMBERS: dict[str, list[type[Ingredient]]] = {slot: [] for slot in SLOTS}
 class Ingredient:
     """Something a table may be made of. A subclass that is given a name joins its slot:
 
-        class Copies(Event, name="copies", full=0.25): ...
+        class Copies(Event, name="copies", full=0.10): ...
 
     slot: Which decision it takes part in; see `SLOTS` for how each is decided.
     name: What `Prior(without=...)` calls it; a slot's name stands for all its ingredients.

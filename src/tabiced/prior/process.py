@@ -51,13 +51,14 @@ class Process:
         return rows[:, :context_rows], rows[:, context_rows:]
 
     def sample_hidden(self, random: Random, rows: int) -> Tensor | None:
-        """Draw rows (T, rows, c) of the source's hidden component, if it has one.
-
-        After `sample`, which fixes the constants of the chain.
-        """
+        """Draw rows (T, rows, c) of the source's hidden component, if it has one."""
         if self.source.hidden is None:
             return None
-        x, component = self.source.sample(random, rows, self.source.hidden.expand(-1, rows))
+        return self.sample_more(random, rows, self.source.hidden.expand(-1, rows))
+
+    def sample_more(self, random: Random, rows: int, component: Tensor | None = None) -> Tensor:
+        """Draw rows (T, rows, c) after `sample`, which fixes the constants of the chain."""
+        x, component = self.source.sample(random, rows, component)
         u = self.chain.forward(x[..., : self.source.measured])
         sides = [side.sample(random, component) for side in self.sides]
         return torch.cat((u, x[..., self.source.measured :], *sides), -1)

@@ -10,6 +10,7 @@ from tabiced.prior.encoding import Shown
 from tabiced.prior.ingredient import Recipe
 from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
+from tabiced.prior.repeats import Repeats
 from tabiced.prior.sampling import Sampling
 from tabiced.prior.scene import Event, Perturbation, Scene
 
@@ -26,6 +27,7 @@ def draw_rows(
     """Return the fields of `Tables` for one group."""
     events: list[type[Event]] = [
         *recipe.at_most_one(Perturbation, random),
+        *recipe.each(Repeats, random),
         *recipe.at_most_one(Contamination, random),
         *recipe.each(Sampling, random),
     ]
@@ -42,7 +44,7 @@ def draw_rows(
     if scene.context is scene.clean:
         del parts[1]
     points = torch.cat(parts, 1).float().double()
-    log_density = process.log_density(points).clamp_min(FLOOR).float()
+    log_density = exact_log_density(scene, points, parts[0].shape[1]).clamp_min(FLOOR).float()
     found = log_density.split([part.shape[1] for part in parts], 1)
 
     shown = Shown(random, context.shape[0], process.encodings)
@@ -55,3 +57,18 @@ def draw_rows(
         "anchors": found[0],
         "categorical": shown.categorical,
     }
+
+
+def exact_log_density(scene: Scene, points: Tensor, clean: int) -> Tensor:
+    """Return the clean process's log-density of points (T, N, c); the first are clean rows."""
+    log_density = scene.process.log_density(points)
+    if scene.repeated:
+        spread = _spread(log_density[:, :clean])
+        log_density = log_density + scene.repeated.log_factor(points, spread)
+    return log_density
+
+
+def _spread(log_density: Tensor) -> Tensor:
+    """Return a robust standard deviation along the last dimension, which is kept; at most 30."""
+    low, high = torch.quantile(log_density, log_density.new_tensor([0.16, 0.84]), -1, True)
+    return (0.5 * (high - low)).clamp_max(30.0)

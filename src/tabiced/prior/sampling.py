@@ -15,7 +15,7 @@ class Sampling(Event):
     slot = "sampling"
 
 
-class Bootstrap(Sampling, name="bootstrap", full=0.15):
+class Bootstrap(Sampling, name="bootstrap", full=0.04):
     """Resample the context with replacement from a fifth to nine tenths of its rows."""
 
     @classmethod
@@ -25,7 +25,7 @@ class Bootstrap(Sampling, name="bootstrap", full=0.15):
         scene.context = rows_of(scene.context, (random.uniform((t, n)) * pool).long())
 
 
-class Copies(Sampling, name="copies", full=0.25):
+class Copies(Sampling, name="copies", full=0.10):
     """Let up to 30 % of the queries be rows of the context as it is shown, outliers included."""
 
     @classmethod
@@ -76,9 +76,13 @@ class FewDigits(Sampling, name="few_digits", full=0.35):
         fits = moved[..., int(0.9 * (n - 1))] < 0.5  # (T, 4)
         first = fits.double().argmax(-1).double().view(t, 1, 1)
         steps = torch.where(fits.any(-1).view(t, 1, 1), steps * 0.1**first, 0.0)
-        rows = (scene.clean, scene.context, scene.queries)
+        rows = [scene.clean, scene.context, scene.queries]
+        if scene.repeated:
+            rows.append(scene.repeated.rows)
         shown = rounded(torch.cat(rows, 1), steps).split([r.shape[1] for r in rows], 1)
-        scene.clean, scene.context, scene.queries = shown
+        scene.clean, scene.context, scene.queries = shown[:3]
+        if scene.repeated:
+            scene.repeated.rows = shown[3]
 
 
 class Missing(Sampling, name="missing_cells", full=0.15):

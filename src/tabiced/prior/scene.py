@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from torch import Tensor
 from tabiced.prior.ingredient import Ingredient
 from tabiced.prior.process import Process
 from tabiced.prior.randomness import Random
+
+if TYPE_CHECKING:
+    from tabiced.prior.repeats import Repeated
 
 _SUMMARY_ROWS = 256
 
@@ -22,6 +26,7 @@ class Scene:
     context, queries: (T, n, c) and (T, m, c), changed by events.
     clean: The context before any event.
     missing: Cells of context and queries to be hidden, or None.
+    repeated: The rows that the clean process repeats, or None.
     """
 
     process: Process
@@ -29,6 +34,7 @@ class Scene:
     queries: Tensor
     clean: Tensor
     missing: tuple[Tensor, Tensor] | None = None
+    repeated: Repeated | None = None
 
     @cached_property
     def levels(self) -> Tensor:
