@@ -102,13 +102,22 @@ def test_messages_say_where_a_later_batch_begins(
     [
         ("a,b\n1,2\n3,4,5\n", "line 3 has 3 cells, the header has 2"),
         ('a,b\n"1\n",2\n3,4,5\n', "line 4 has 3 cells"),
+        ("a,b,c\n1,2,3\n4,5\n6,7,8\n", "line 3 has 2 cells, the header has 3"),
+        ('a,b\n1,"x,y"\n3\n', "line 3 has 1 cells"),  # cut off while it was copied
     ],
 )
-def test_a_line_with_too_many_cells_is_named(tmp_path: Path, content: str, word: str):
+def test_a_line_with_other_cells_than_the_header_is_named(tmp_path: Path, content: str, word: str):
     path = tmp_path / "bad.csv"
     path.write_text(content)
     with pytest.raises(TableFileError, match=word):
         load_table(path)
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,2\n\n3,4\n\n", 'a,b\r\n1,"2,5"\r\n3,4', "a\n1\n\n2\n"])
+def test_blank_lines_and_commas_in_quotes_are_no_fault(tmp_path: Path, content: str):
+    path = tmp_path / "good.csv"
+    path.write_text(content, newline="")
+    assert load_table(path).height >= 2
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tabiced._extras import extra
 from tabiced.atomic import whole_file
-from tabiced.text_files import SEPARATORS, ragged_line, read_text, scan_text
+from tabiced.text_files import SEPARATORS, RaggedFileError, ragged_line, read_text, scan_text
 
 with extra("cli"):
     import polars as pl
@@ -72,6 +72,8 @@ class TableFile:
     def _reading(self) -> Iterator[None]:
         try:
             yield
+        except RaggedFileError as error:
+            raise TableFileError(f"cannot read {self.path}: {error}") from error
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             reason = ragged_line(self.path) or _reason(error)
             raise TableFileError(f"cannot read {self.path}: {reason}") from error

@@ -26,6 +26,10 @@ PIECE_BYTES = 2**23
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
+class RaggedFileError(ValueError):
+    """A text file with a line that has more or fewer cells than the header."""
+
+
 def scan_text(path: Path) -> pl.LazyFrame:
     """Return a lazy frame that reads a CSV file piece by piece, with types that suit all lines."""
     schema = _find_schema(path)
@@ -58,10 +62,16 @@ def read_text(path: Path, schema: pl.Schema) -> Iterator[pl.DataFrame]:
 
 def _find_schema(path: Path) -> pl.Schema:
     known: dict[str, pl.DataType | None] = {}
+    separator, checked = SEPARATORS[path.suffix.lower()], False
     for piece in _pieces(path):
+        # polars would take the cells that a short line lacks for missing.
+        if not checked and not _looks_even(piece, separator.encode()):
+            if reason := ragged_line(path):
+                raise RaggedFileError(reason)
+            checked = True
         guess = pl.read_csv(
             piece,
-            separator=SEPARATORS[path.suffix.lower()],
+            separator=separator,
             null_values=MISSING,
             infer_schema_length=None,
             try_parse_dates=True,
@@ -74,7 +84,7 @@ def _find_schema(path: Path) -> pl.Schema:
 
 
 def ragged_line(path: Path) -> str | None:
-    """Say which line of a text file has more cells than the header, if one does."""
+    """Say which line of a text file has more or fewer cells than the header, if one does."""
     separator = SEPARATORS.get(path.suffix.lower())
     if separator is None:
         return None
@@ -82,9 +92,17 @@ def ragged_line(path: Path) -> str | None:
         reader = csv.reader(file, delimiter=separator)
         width = len(next(reader, []))
         for cells in reader:
-            if len(cells) > width:
+            if cells and len(cells) != width:
                 return f"line {reader.line_num} has {len(cells)} cells, the header has {width}"
     return None
+
+
+def _looks_even(piece: bytes, separator: bytes) -> bool:
+    """Tell by counting whether the lines of a piece have equally many cells; quotes leave doubt."""
+    header, _, body = piece.partition(b"\n")
+    lines = body.count(b"\n") + (not body.endswith(b"\n") and body != b"")
+    cells = header.count(separator)
+    return b'"' not in piece and body.count(separator) == lines * cells
 
 
 def _common(a: pl.DataType | None, b: pl.DataType) -> pl.DataType:
