@@ -34,6 +34,7 @@ class Stage:
 
 
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
+SMALL_CELLS = 5000  # cells of a small context
 
 STAGES = {
     "small": Stage((2, 30), (64, 400), 128),
@@ -188,9 +189,11 @@ class Feed:
     def _draw(self, choose: random.Random, n: int, d: int, m: int) -> Iterator[Batch]:
         size = int(min(self.row_budget / (n + m), self.cell_budget / ((n + m) * (d + 4)), 64))
         size = max(2, size)
+        # Launching a draw takes as long for small tables as for large ones: take more at once.
+        count = size * self.repeats * (2 if n * d <= SMALL_CELLS else 1)
         weights, priors = zip(*self.priors, strict=True)
         tables = choose.choices(priors, weights)[0].draw(
-            tables=size * self.repeats,
+            tables=count,
             context_rows=n,
             query_rows=m,
             columns=d,
@@ -202,7 +205,7 @@ class Feed:
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)
         targets = make_targets(tables, description)
-        for start in range(0, size * self.repeats, size):
+        for start in range(0, count, size):
             part = slice(start, start + size)
             order = list(range(self.max_columns))
             choose.shuffle(order)
