@@ -129,7 +129,7 @@ class Reading:
         # The network compares rows with each other: a single one is shown twice.
         self.rows = rows if len(rows) > 1 else np.repeat(rows, 2, 0)
         self.kept: dict[int, Context] = {}
-        self.level: tuple[float, float] | None = None
+        self.levels: dict[int, Tensor] = {}  # percentiles, as far as they are known
 
     def contexts(self, keep: bool = True) -> Iterator[tuple[View, Context]]:
         """Yield every view with its context; `keep` those that fit for the next time."""
@@ -139,7 +139,19 @@ class Reading:
                 context = self._read(view)
                 if keep and self.reader.admit(context.nbytes):
                     self.kept[i] = context
+                else:
+                    self._note_level(i, context)  # later, it would have to be read again for this
             yield view, context
+
+    def read(self) -> None:
+        """Read the contexts now, not at the first query."""
+        for _ in self.contexts():
+            pass
+
+    def _note_level(self, i: int, context: Context) -> None:
+        if i not in self.levels:
+            with torch.no_grad():
+                self.levels[i] = context.percentiles[0]
 
     def _read(self, view: View) -> Context:
         counted = torch.from_numpy(self.reader.counted[view.columns])
@@ -150,9 +162,12 @@ class Reading:
 
     def percentiles(self) -> tuple[float, float]:
         """Return the 10th and 90th percentile of the context's own log-density."""
-        if self.level is None:
-            self.level = _mean([context.percentiles[0] for _, context in self.contexts()])
-        return self.level
+        if len(self.levels) < len(self.reader.views):
+            for i, (_, context) in enumerate(self.contexts()):
+                self._note_level(i, context)
+        levels = torch.stack([self.levels[i] for i in sorted(self.levels)])
+        low, high = levels.double().cpu().mean(0).tolist()
+        return low, high
 
     def energy(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
         """Return the energies (m,) of rows (m, width), the mean over the views.
@@ -167,9 +182,7 @@ class Reading:
         if len(rows) == 0:
             return out
         starts = range(0, len(rows), tile)
-        levels = []
         for view, context in self.contexts(keep=not together):
-            levels.append(context.percentiles[0])
             parts = []
             with torch.inference_mode():
                 for i in progress(starts, reader.label, reader.verbose):
@@ -179,13 +192,7 @@ class Reading:
                     query = torch.from_numpy(part).to(reader.device)
                     parts.append(reader.network.energy(context, query[None])[0])
                 out += torch.cat(parts).double().cpu().numpy()[: len(out)]
-        self.level = self.level or _mean(levels)
         return out / len(reader.views)
-
-
-def _mean(levels: list[Tensor]) -> tuple[float, float]:
-    low, high = torch.stack(levels).double().cpu().mean(0).tolist()
-    return low, high
 
 
 def progress(steps: Sequence[int], label: str, shown: bool) -> Iterator[int]:

@@ -43,6 +43,10 @@ class ICED(OutlierMixin, BaseEstimator):
         Reference rows the network reads; of more, a random sample.
     n_views : int, default=1
         Energies are averaged over this many ways of telling the columns apart.
+    tail_weight : float, default=0.0
+        Share of an energy, from 0 to 1, that is how far out its row's cells lie in their columns;
+        the rest is the network's. Some of it helps to find anomalies, which lie more often at the
+        ends of columns than in gaps. `log_density` and `sample` take the network's part alone.
     device : {"auto", "cpu", "cuda", "cuda:0", ...}, default="auto"
         Where to compute; "auto" takes a GPU if there is one.
     memory_mb : int, default=1024
@@ -86,6 +90,7 @@ class ICED(OutlierMixin, BaseEstimator):
         false_alarm_rate: float = 0.05,
         max_context_rows: int = 5000,
         n_views: int = 1,
+        tail_weight: float = 0.0,
         device: str = "auto",
         memory_mb: int = 1024,
         random_state: int | np.random.RandomState | None = 0,
@@ -95,6 +100,7 @@ class ICED(OutlierMixin, BaseEstimator):
         self.false_alarm_rate = false_alarm_rate
         self.max_context_rows = max_context_rows
         self.n_views = n_views
+        self.tail_weight = tail_weight
         self.device = device
         self.memory_mb = memory_mb
         self.random_state = random_state
@@ -125,8 +131,9 @@ class ICED(OutlierMixin, BaseEstimator):
         self.plan_ = learn_plan(table)
         self.reference_ = None
         if self.plan_.width:
-            self.reference_ = Reference(self.plan_.encode(table), self._reader(table, seed), seed)
-            self.reference_.whole.percentiles()  # reads the context now, not at the first query
+            matrix, reader = self.plan_.encode(table), self._reader(table, seed)
+            self.reference_ = Reference(matrix, reader, seed, self.tail_weight)
+            self.reference_.whole.read()
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
@@ -319,6 +326,8 @@ class ICED(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"false_alarm_rate must lie between 0 and 1, got {self.false_alarm_rate}."
             )
+        if not 0 <= self.tail_weight <= 1:
+            raise ValueError(f"tail_weight must lie between 0 and 1, got {self.tail_weight}.")
         for name, least in (("max_context_rows", 2), ("n_views", 1), ("memory_mb", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}.")

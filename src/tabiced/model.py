@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from tabiced.mixtures import COMPONENTS, Mixtures
 from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
 
 CELLS_AT_ONCE = 2**17
+CELLS_IN_CACHE = 2**12  # what a processor works on without waiting for memory
+FEW = 192  # queries up to which PyTorch's attention on CPUs works in blocks too small to be fast
 
 # What later rows need of a context: first what the encoder keeps of its columns (nothing for
 # `cells`), then keys and values of each layer, B heads n width/heads.
@@ -147,7 +150,11 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-6)
+        if x.is_cuda or torch.is_grad_enabled() or x.dtype != torch.float32:
+            return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-6)
+        # The same in three passes over x: PyTorch has no kernel for it on CPUs and takes six.
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return (x * size.square_().div_(x.shape[-1]).add_(1e-6).rsqrt_()).mul_(self.weight)
 
 
 class Block(nn.Module):
@@ -187,6 +194,8 @@ def finish(block: Block, x: Tensor, attended: Tensor) -> Tensor:
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attend with (B, heads, S, width); GPU kernels take at most 65,535 tables at once."""
+    if q.shape[2] < FEW and not (q.is_cuda or torch.is_grad_enabled()):
+        return ((q * q.shape[3] ** -0.5) @ k.mT).softmax(-1) @ v
     limit = 65_535
     if q.shape[0] <= limit:
         return F.scaled_dot_product_attention(q, k, v)
@@ -210,8 +219,13 @@ class Context:
 
     description: Description
     memory: Memory
-    percentiles: Tensor  # B 2: 10th and 90th percentile of the context's log-density, in nats
     names: Tensor  # B d ...: what tells a column from the others
+    find_percentiles: Callable[[], Tensor]
+
+    @cached_property
+    def percentiles(self) -> Tensor:
+        """Return the 10th and 90th percentile (B, 2) of the context's log-density, in nats."""
+        return self.find_percentiles()
 
     @property
     def nbytes(self) -> int:
@@ -273,15 +287,26 @@ class Network(nn.Module):
     # ---- the two halves of the forward path, on described rows
 
     def encode(self, rows: Rows, names: Tensor) -> tuple[Memory, Tensor]:
-        """Run the context through all layers; return what to remember, and the level (B, 2).
+        """Run the context up to the last layer; return what to remember, and its rows there.
+
+        Energies need keys and values alone: `level_of` goes on from here if the level is wanted.
+        """
+        memory: Memory = []
+        x = self._tokens(rows, names, memory)
+        for i in range(len(self.blocks)):
+            memory.append(self._remember(i, x))
+            if i + 1 < len(self.blocks):
+                x = self._layer(i, x, memory[-1])
+        return memory, x
+
+    def level_of(self, x: Tensor, memory: Memory) -> Tensor:
+        """Finish what `encode` returned; return the level (B, 2).
 
         The level is the middle and the log half-width of the interval between the 10th and the
         90th percentile of the context's log-density, relative to a Gaussian with the context's
         covariance.
         """
-        memory: Memory = []
-        x = self._layers(self._tokens(rows, names, memory), memory, rows.cells.shape[1])
-        return memory, self._level(x)
+        return self._level(self._layer(len(self.blocks) - 1, x, memory[-1]))
 
     def energy_of(self, rows: Rows, names: Tensor, memory: Memory) -> Tensor:
         """Run query rows through all layers against the context's memory: energies (B, m)."""
@@ -307,14 +332,21 @@ class Network(nn.Module):
         The context is what `memory` holds, or else the first `context_rows` of x, whose keys and
         values are then added to `memory`.
         """
-        first = len(memory) if context_rows else len(memory) - len(self.blocks)
-        for i, block in enumerate(self.blocks):
+        for i in range(len(self.blocks)):
             if context_rows:
-                memory.append(self.operations.keys_values(block, x[:, :context_rows]))
-            k, v = memory[first + i]
-            q = self.operations.queries(block, x, self._sharpness(i, k.shape[2]))
-            x = self.operations.finish(block, x, attend(q, k, v))
+                memory.append(self._remember(i, x[:, :context_rows]))
+            x = self._layer(i, x, memory[-1 if context_rows else i - len(self.blocks)])
         return x
+
+    def _layer(self, i: int, x: Tensor, context: tuple[Tensor, ...]) -> Tensor:
+        k, v = context
+        q = self.operations.queries(self.blocks[i], x, self._sharpness(i, k.shape[2]))
+        return self.operations.finish(self.blocks[i], x, attend(q, k, v))
+
+    def _remember(self, i: int, x: Tensor) -> tuple[Tensor, ...]:
+        k, v = self.operations.keys_values(self.blocks[i], x)
+        # Values that are a view would keep the raw keys in memory, and are slower to attend to.
+        return (k, v) if torch.is_grad_enabled() else (k.contiguous(), v.contiguous())
 
     def _energy(self, x: Tensor) -> Tensor:
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
@@ -344,7 +376,8 @@ class Network(nn.Module):
         if self.encoder is not None:
             return self.encoder(rows.cells[..., 0], names, memory)
         batch, n, d, _ = rows.cells.shape
-        step = max(1, CELLS_AT_ONCE // (batch * (d + self.config.class_tokens)))
+        at_once = CELLS_AT_ONCE if rows.cells.is_cuda else CELLS_IN_CACHE
+        step = max(1, at_once // (batch * (d + self.config.class_tokens)))
         if torch.is_grad_enabled() or n <= step:
             return self._tokens_at_once(rows, names)
         parts = [slice(start, start + step) for start in range(0, n, step)]
@@ -376,9 +409,12 @@ class Network(nn.Module):
         """
         description = self.describe(context)
         names = self.column_names(description.column_key, order)
-        memory, level = self.encode(description.context, names)
-        percentiles = self.percentiles(description, level, categorical)
-        return Context(description, memory, percentiles, names)
+        memory, last = self.encode(description.context, names)
+
+        def percentiles() -> Tensor:
+            return self.percentiles(description, self.level_of(last, memory), categorical)
+
+        return Context(description, memory, names, percentiles)
 
     def energy(self, context: Context, query: Tensor) -> Tensor:
         """Return the energies (B, m) of query rows (B, m, d), NaN = missing, each row by itself."""

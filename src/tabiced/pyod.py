@@ -38,7 +38,7 @@ class ICED(BaseDetector):
     ----------
     contamination : float in (0, 0.5] or a PyThresh object, default=0.1
         Share of outliers in the table passed to `fit`.
-    max_context_rows, n_views, device, memory_mb, random_state, weights, verbose
+    max_context_rows, n_views, tail_weight, device, memory_mb, random_state, weights, verbose
         As for `tabiced.ICED`.
 
     Attributes
@@ -58,6 +58,7 @@ class ICED(BaseDetector):
         *,
         max_context_rows: int = 5000,
         n_views: int = 1,
+        tail_weight: float = 0.0,
         device: str = "auto",
         memory_mb: int = 1024,
         random_state: int | np.random.RandomState | None = 0,
@@ -67,6 +68,7 @@ class ICED(BaseDetector):
         super().__init__(contamination=contamination)
         self.max_context_rows = max_context_rows
         self.n_views = n_views
+        self.tail_weight = tail_weight
         self.device = device
         self.memory_mb = memory_mb
         self.random_state = random_state

@@ -14,6 +14,7 @@ import numpy as np
 
 from tabiced.contexts import Reader, Reading
 from tabiced.rows import Copies, hash_rows, is_measured, order_rows
+from tabiced.tails import Tails
 
 SMALL = 200  # distinct rows up to which there are FOLDS_SMALL folds
 FOLDS_SMALL, FOLDS = 10, 5
@@ -23,8 +24,11 @@ HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 class Reference:
     """Encoded reference rows, split into folds, and the judgement of any row by them."""
 
-    def __init__(self, matrix: np.ndarray, reader: Reader, seed: int):
-        """Take reference rows (n, width) of which at least two differ."""
+    def __init__(self, matrix: np.ndarray, reader: Reader, seed: int, tail_weight: float = 0.0):
+        """Take reference rows (n, width) of which at least two differ.
+
+        `tail_weight` is the share of `Tails` in what `energy` returns; the rest is the network's.
+        """
         # The user's order of rows is forgotten; the new one is random, so folds are its sections.
         self.matrix = matrix[order_rows(list(matrix.T), seed)]
         keys = hash_rows(list(self.matrix.T))
@@ -34,18 +38,19 @@ class Reference:
         place = np.argsort(np.argsort(self.first))
         self.fold = place * folds // distinct  # of each distinct row
         self.is_measured = is_measured(self.matrix[self.first])
-        self.reader = reader
+        self.reader, self.tail_weight = reader, tail_weight
         self._forget()
 
     def _forget(self) -> None:
         self.whole = Reading(self.reader, self.matrix)
         self.parts: dict[int, Reading] = {}
         self.copies = Copies(self.matrix[self.first])
+        self.tails = Tails(self.matrix) if self.tail_weight else None
         self.judged = np.full(len(self.first), np.nan)  # energies of the distinct rows, as known
         self.usual_surprise: np.ndarray | None = None  # of reference cells, for explanations
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("matrix", "first", "group", "fold", "is_measured", "reader")
+        kept = ("matrix", "first", "group", "fold", "is_measured", "reader", "tail_weight")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -70,7 +75,16 @@ class Reference:
     def calibration(self) -> np.ndarray:
         """Return the energies (n,) of the reference rows, each judged from outside."""
         self._judge(self.fold)
-        return self.judged[self.group]
+        rows = self.matrix[self.first]
+        return self._mixed(self.judged, rows, np.ones(len(rows), bool))[self.group]
+
+    def _mixed(self, energy: np.ndarray, rows: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """Add the tails of rows, of which some are `known` reference rows, to their energies."""
+        if self.tails is None:
+            return energy
+        tails = self.tails(rows)
+        tails[known] = self.tails(rows[known], own=True)
+        return (1 - self.tail_weight) * energy + self.tail_weight * tails
 
     def _judge(self, folds: np.ndarray) -> None:
         for fold in np.unique(folds):
@@ -86,6 +100,10 @@ class Reference:
 
     def energy(self, rows: np.ndarray) -> np.ndarray:
         """Return the energies (m,) of encoded rows (m, width)."""
+        return self._mixed(self.network_energy(rows), rows, self.locate(rows)[0] >= 0)
+
+    def network_energy(self, rows: np.ndarray) -> np.ndarray:
+        """Return the network's part of the energies."""
         match, folds = self.locate(rows)
         known = match >= 0
         self._judge(folds[known])
@@ -99,7 +117,7 @@ class Reference:
 
         log p = low + (energy + 1) / 2 * (high - low)
         """
-        energy, (_, folds) = self.energy(rows), self.locate(rows)
+        energy, (_, folds) = self.network_energy(rows), self.locate(rows)
         out = np.empty(len(rows))
         for fold in np.unique(folds):
             low, high = self.without(int(fold)).percentiles()
@@ -110,7 +128,7 @@ class Reference:
     def explain(self, rows: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
         """Return, per row and block of columns, the energy gained by not knowing the block."""
         out = np.zeros((len(rows), len(blocks)))
-        energy, (_, folds) = self.energy(rows), self.locate(rows)
+        energy, (match, folds) = self.energy(rows), self.locate(rows)
         told = [j for j, block in enumerate(blocks) if len(block)]
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
@@ -120,6 +138,8 @@ class Reference:
                 hidden = np.repeat(rows[mine][None], len(part), 0)  # blocks, rows, width
                 for copy, j in zip(hidden, part, strict=True):
                     copy[:, blocks[j]] = np.nan
-                gained = self.without(int(fold)).energy(hidden.reshape(-1, rows.shape[1]))
+                shown = hidden.reshape(-1, rows.shape[1])
+                known = np.tile(match[mine] >= 0, len(part))
+                gained = self._mixed(self.without(int(fold)).energy(shown), shown, known)
                 out[np.ix_(mine, part)] = gained.reshape(len(part), -1).T - energy[mine, None]
         return out

@@ -95,7 +95,12 @@ def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estim
         kept = {name: tensors[name] for name in ("matrix", "first", "group", "fold")}
         model.reference_ = Reference.__new__(Reference)
         model.reference_.__setstate__(
-            {**kept, "is_measured": facts["is_measured"], "reader": reader}
+            {
+                **kept,
+                "is_measured": facts["is_measured"],
+                "reader": reader,
+                "tail_weight": model.tail_weight,
+            }
         )
     return model
 

@@ -1,0 +1,45 @@
+"""How far out in their columns the cells of a row lie.
+
+Density alone also calls rows unusual that fall between the others, while what people call anomalies
+more often lies at the ends of columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+EXPECTED = -1.0  # mean of log(2 min(u, 1 - u)), u uniform: what a missing cell counts as
+QUANTILES = (0.1, 0.9)
+
+
+class Tails:
+    """Sums of the cells' log tail probabilities, on the scale of energies.
+
+        sum_j log(2 min(P(X_j <= x_j), P(X_j >= x_j), 1/2)),    higher = further inside
+
+    with probabilities counted among the reference rows. -1 and +1 are the sums' own 10th and 90th
+    percentile there; beyond them the scale bends, as ends of columns can be far out.
+    """
+
+    def __init__(self, rows: np.ndarray):
+        """Take encoded reference rows (n, width), NaN = missing."""
+        self.columns = [np.sort(column[~np.isnan(column)]) for column in rows.T]
+        self.low, self.high = np.quantile(self._sum(rows, own=True), QUANTILES)
+
+    def __call__(self, rows: np.ndarray, own: bool = False) -> np.ndarray:
+        """Return a number for each row (m, width); `own` rows are reference rows, left out."""
+        if self.high <= self.low:
+            return np.zeros(len(rows))
+        place = (2 * self._sum(rows, own) - self.high - self.low) / (self.high - self.low)
+        return 2 * np.arcsinh(place / 2)
+
+    def _sum(self, rows: np.ndarray, own: bool) -> np.ndarray:
+        total = np.zeros(len(rows))
+        for known, x in zip(self.columns, rows.T, strict=True):
+            n = max(0, len(known) - own)
+            below = np.searchsorted(known, x, side="right") - own
+            above = len(known) - np.searchsorted(known, x, side="left") - own
+            # A copy may differ in the last digit and so be outside of all, itself included.
+            share = (np.minimum(below, above).clip(0) + 0.5) / (n + 1)
+            total += np.where(np.isnan(x), EXPECTED, np.log(2 * np.minimum(share, 0.5)))
+        return total

@@ -1,0 +1,109 @@
+"""Tails: how far out the cells of a row lie, and their share in the energies of an estimator."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tabiced import ICED
+from tabiced.tails import EXPECTED, Tails
+
+CELLS = st.sampled_from([0.0, 1.0, 2.5, -3.0, 7.0, 1e9, math.nan])
+
+
+def slow_sum(reference, row, own=None):
+    """Count by hand; `own` is the reference row to leave out."""
+    total = 0.0
+    for j, x in enumerate(row):
+        column = [r[j] for i, r in enumerate(reference) if i != own and not math.isnan(r[j])]
+        if math.isnan(x):
+            total += EXPECTED
+            continue
+        fewer = min(sum(c <= x for c in column), sum(c >= x for c in column))
+        total += math.log(2 * min((fewer + 0.5) / (len(column) + 1), 0.5))
+    return total
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(float, (12, 3), elements=CELLS), arrays(float, (5, 3), elements=CELLS))
+def test_sums_are_those_of_counting(reference, rows):
+    tails = Tails(reference)
+    expected = [slow_sum(reference, row) for row in rows]
+    np.testing.assert_allclose(tails._sum(rows, own=False), expected, atol=1e-12)
+    left_out = [slow_sum(reference, row, own=i) for i, row in enumerate(reference)]
+    np.testing.assert_allclose(tails._sum(reference, own=True), left_out, atol=1e-12)
+
+
+def test_the_scale_is_that_of_energies():
+    rows = np.random.default_rng(0).normal(size=(2001, 4))
+    tails = Tails(rows)
+    own = tails(rows, own=True)
+    bent = 2 * np.arcsinh(0.5)  # what -1 and +1 become
+    np.testing.assert_allclose(np.quantile(own, [0.1, 0.9]), [-bent, bent], atol=1e-9)
+    middle, end = tails(np.array([[0.0] * 4, [9.0] * 4]))
+    assert middle > bent and end < own.min()
+
+
+def test_missing_cells_tell_nothing_and_copies_of_copies_are_finite():
+    rows = np.random.default_rng(0).normal(size=(300, 1))
+    tails = Tails(rows)
+    assert tails._sum(np.array([[np.nan]]), own=False) == EXPECTED
+    assert abs(tails._sum(rows, own=True).mean() - EXPECTED) < 0.05
+    below_all = np.nextafter(rows.min(), -np.inf)
+    assert np.isfinite(tails(np.array([[below_all]]), own=True)).all()
+    assert (Tails(np.ones((5, 2)))(np.ones((3, 2))) == 0).all()
+
+
+@pytest.fixture(scope="module")
+def table():
+    g = np.random.default_rng(1)
+    rows = g.normal(size=(120, 3))
+    rows[::7, 1] = np.nan
+    return rows
+
+
+def test_energies_are_the_stated_mixture(table):
+    queries = np.random.default_rng(2).normal(size=(9, 3)) * 2
+    plain, mixed = ICED().fit(table), ICED(tail_weight=0.25).fit(table)
+    tails = Tails(mixed.reference_.matrix)(mixed.plan_.encode(_read(queries)))
+    expected = 0.75 * plain.score_samples(queries) + 0.25 * tails
+    np.testing.assert_allclose(mixed.score_samples(queries), expected, atol=1e-9)
+    np.testing.assert_array_equal(mixed.log_density(queries), plain.log_density(queries))
+
+
+def test_reference_rows_are_judged_from_outside(table, tmp_path):
+    model = ICED(tail_weight=0.4)
+    labels = model.fit_predict(table)
+    np.testing.assert_array_equal(labels, model.predict(table))
+    shuffled = np.random.default_rng(0).permutation(len(table))
+    np.testing.assert_allclose(
+        ICED(tail_weight=0.4).fit(table[shuffled]).score_samples(table),
+        model.score_samples(table),
+        atol=1e-9,
+    )
+    model.save(tmp_path / "model")
+    again = ICED.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.score_samples(table), model.score_samples(table))
+    np.testing.assert_array_equal(again.p_values(table), model.p_values(table))
+
+
+def test_explanations_add_the_tails_of_a_cell(table):
+    queries = np.array([[0.0, 0.0, 8.0]])
+    plain, mixed = (ICED(tail_weight=w).fit(table).explain(queries)[0] for w in (0.0, 0.5))
+    assert mixed.argmax() == plain.argmax() == 2
+    assert not np.allclose(plain, mixed)
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1])
+def test_weights_outside_are_refused(table, weight):
+    with pytest.raises(ValueError, match="tail_weight must lie between 0 and 1"):
+        ICED(tail_weight=weight).fit(table)
+
+
+def _read(rows):
+    from tabiced.table import read_table
+
+    return read_table(rows)
