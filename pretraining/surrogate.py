@@ -21,12 +21,9 @@ from torch import Tensor, nn
 
 from tabiced.bench.macrodata import tasks
 from tabiced.bench.metrics import auroc
-from tabiced.cells import CELL_SUMMARIES
+from tabiced.description import ROW_STATISTICS, Description, Rows
 from tabiced.evaluation import pairwise_accuracy
 from tabiced.loss import LossConfig, make_targets, ranking_loss, regression_loss
-from tabiced.mixtures import COMPONENTS
-from tabiced.model import Description, Rows
-from tabiced.neighbours import STATISTICS
 from tabiced.prior import Prior, ingredients
 
 SHAPES = [  # columns, context rows
@@ -42,16 +39,15 @@ SHAPES = [  # columns, context rows
     (64, 500),
 ]
 QUERIES, DRAWN, TABLES_A_STEP, EPOCHS = 96, 16, 16, 12
-NUMBERS = STATISTICS + CELL_SUMMARIES + len(COMPONENTS)
 
 
 def standardised(rows: Rows) -> Tensor:
-    """Return the softened statistics of rows, relative to those of the context: B N NUMBERS."""
-    return rows.statistics[..., :NUMBERS]
+    """Return the statistics of rows, relative to those of the context: B N ROW_STATISTICS."""
+    return rows.statistics[..., :ROW_STATISTICS]
 
 
 def draw(prior: Prior, paper_share: float, tables: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return statistics (tables, QUERIES, NUMBERS) and target energies (tables, QUERIES)."""
+    """Return statistics (tables, QUERIES, ROW_STATISTICS) and target energies (tables, QUERIES)."""
     generator = torch.Generator().manual_seed(seed)
     choose = np.random.default_rng(seed)
     found = []
@@ -69,7 +65,7 @@ def draw(prior: Prior, paper_share: float, tables: int, seed: int) -> tuple[Tens
 def train(features: Tensor, energies: Tensor, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     network = nn.Sequential(
-        nn.Linear(NUMBERS, 128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 1)
+        nn.Linear(ROW_STATISTICS, 128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 1)
     )
     steps = EPOCHS * math.ceil(len(features) / TABLES_A_STEP)
     optimizer = torch.optim.AdamW(network.parameters(), 4e-3, weight_decay=1e-2)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tabiced.bench import metrics
+from tabiced.description import Description
 from tabiced.evaluation import pairwise_accuracy
 from tabiced.loss import (
     LossConfig,
@@ -16,7 +17,6 @@ from tabiced.loss import (
     regression_loss,
     total_loss,
 )
-from tabiced.model import Description
 from tabiced.prior import Tables
 
 

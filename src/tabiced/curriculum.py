@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tabiced.description import Description, Rows
 from tabiced.loss import Targets, make_targets
-from tabiced.model import Description, NetworkConfig, Rows
+from tabiced.model import NetworkConfig
 from tabiced.prior import Prior
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tabiced.model import Description, Network, Operations
+from tabiced.description import Description
+from tabiced.model import Network, Operations
 from tabiced.prior import Prior
 
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tabiced.model import Description
+from tabiced.description import Description
 from tabiced.prior import Tables
 
 SMALLEST_HALF_WIDTH = 0.1  # nats: tables whose density hardly varies are not blown up further

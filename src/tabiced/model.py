@@ -20,9 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabiced.cells import CELL_FEATURES, CELL_SUMMARIES, Cells, Marginals, soften
-from tabiced.mixtures import COMPONENTS, Mixtures
-from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
+from tabiced.cells import CELL_FEATURES
+from tabiced.description import ROW_FEATURES, Description, Rows
 
 CELLS_AT_ONCE = 2**17
 CELLS_IN_CACHE = 2**12  # what a processor works on without waiting for memory
@@ -50,11 +49,6 @@ class NetworkConfig:
     encoder_settings: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
-    def row_features(self) -> int:
-        """Numbers that describe a row: five per statistic, and some of the table's sizes."""
-        return 5 * (STATISTICS + CELL_SUMMARIES + len(COMPONENTS)) + 7
-
-    @property
     def width(self) -> int:
         return self.cell_width * self.class_tokens
 
@@ -65,81 +59,6 @@ class NetworkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
-
-
-@dataclass
-class Rows:
-    """Rows described relative to a context, ready for the network."""
-
-    cells: Tensor  # B N d CELL_FEATURES, or B N d 1: plain values, for an encoder of its own
-    statistics: Tensor  # B N row_features, or none
-
-    def to(self, dtype: torch.dtype) -> Rows:
-        return Rows(self.cells.to(dtype), self.statistics.to(dtype))
-
-    def take(self, rows: slice) -> Rows:
-        return Rows(self.cells[:, rows], self.statistics[:, rows])
-
-    def __getitem__(self, tables: slice) -> Rows:
-        return Rows(self.cells[tables], self.statistics[tables])
-
-
-class Description:
-    """All parameter-free statistics of a context (B, n, d), NaN = missing."""
-
-    def __init__(self, context: Tensor):
-        with torch.autocast(context.device.type, enabled=False), torch.no_grad():
-            self.rows = context.shape[1]
-            self.cells = Cells(context)
-            cells, standard, white, summaries = self.cells(context, in_context=True)
-            self.neighbours = Neighbours(standard, white)
-            near = self.neighbours(standard, white, leave_one_out=True)
-            self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
-            raw = torch.cat([near, summaries, self.mixtures.context], -1)  # B n statistics
-            ordered = raw.sort(1).values
-            n = self.rows
-            low, self.middle, high = (
-                ordered[:, round(p * (n - 1))][:, None] for p in (0.25, 0.5, 0.75)
-            )
-            self.spread = (high - low).clamp_min(1e-2)
-            self.marginals = Marginals(self._relative(raw))
-            self.context = Rows(cells, self._row_features(raw))
-
-    @property
-    def column_key(self) -> Tensor:
-        return self.cells.column_key
-
-    def _relative(self, raw: Tensor) -> Tensor:
-        return ((raw - self.middle) / self.spread).clamp(-1e4, 1e4)
-
-    def _row_features(self, raw: Tensor) -> Tensor:
-        relative = self._relative(raw)
-        rank, near, _, _ = self.marginals(relative)
-        level = torch.cat([self.middle, self.spread.log()], -1).clamp(-12, 12) / 3
-        log_n, log_d = math.log(self.rows), math.log(self.cells.columns)
-        ratio = log_n - log_d
-        sizes = [log_n / 3 - 2, log_d - 2.5, ratio / 3 - 1]
-        sizes += [1 / max(log_n, 0.5), 1 / self.cells.columns, 1.0]
-        sizes.append(min(2.0, self.cells.columns / self.rows))
-        size = torch.tensor(sizes)
-        constant = torch.cat([level, size.to(level).expand(level.shape[0], 1, len(size))], -1)
-        return torch.cat(
-            [
-                soften(relative),
-                (rank - 0.5) * 3.4,
-                0.5 * (near - 1.5).clamp(-8, 12),
-                constant.expand(-1, raw.shape[1], -1),
-            ],
-            -1,
-        )
-
-    def __call__(self, query: Tensor) -> Rows:
-        """Describe query rows (B, m, d)."""
-        with torch.autocast(query.device.type, enabled=False):
-            cells, standard, white, summaries = self.cells(query)
-            near = self.neighbours(standard, white)
-            raw = torch.cat([near, summaries, self.mixtures(white)], -1)
-            return Rows(cells, self._row_features(raw))
 
 
 class Norm(nn.Module):
@@ -273,7 +192,7 @@ class Network(nn.Module):
         self.row_norm = Norm(c.cell_width)
         self.mix = nn.Linear(c.width, c.width)
         self.statistics = nn.Sequential(
-            nn.Linear(c.row_features, c.width), nn.GELU(), nn.Linear(c.width, c.width)
+            nn.Linear(ROW_FEATURES, c.width), nn.GELU(), nn.Linear(c.width, c.width)
         )
 
     def _add_tabicl(self, c: NetworkConfig) -> None:

@@ -29,7 +29,8 @@ from torch import Tensor, nn
 
 from tabiced._extras import extra
 from tabiced.cells import Cells
-from tabiced.model import CELLS_AT_ONCE, Description, Memory, Network, NetworkConfig, Rows
+from tabiced.description import Description, Rows
+from tabiced.model import CELLS_AT_ONCE, Memory, Network, NetworkConfig
 from tabiced.weights import WeightsError
 
 with extra("tabicl"):
