@@ -5,6 +5,7 @@ import csv
 import pytest
 import torch
 
+from tabiced.loss import ranking_loss
 from tabiced.optim import Muon, orthogonalise
 from tabiced.pretrain import TERMS, Trainer, parse
 from tabiced.weights import load_network
@@ -102,6 +103,46 @@ def test_start_from_given_weights(tmp_path):
     start = load_network(tmp_path / "a" / "network.json")
     for p, q in zip(second.network.parameters(), start.parameters(), strict=True):
         assert torch.equal(p, q)
+
+
+def test_branch_without_attention_is_trained_apart(tmp_path):
+    trainer(tmp_path / "a", "--steps", 1).run()
+    card = tmp_path / "a" / "network.json"
+    plain, both = (
+        trainer(tmp_path / str(share), "--init", card, "--shallow", share) for share in (0.0, 0.4)
+    )
+    batch = plain.feed.next(0.0)
+    for learner in (plain, both):
+        learner.backward(batch)
+    without = dict(plain.network.named_parameters())
+    for name, p in both.network.named_parameters():
+        if name.startswith("shallow."):
+            assert p.grad.abs().sum() > 0
+        else:
+            assert torch.equal(p, without[name]) and torch.equal(p.grad, without[name].grad)
+
+
+def test_branch_without_attention_learns_and_has_its_share(tmp_path):
+    rates = ("--muon-rate", 3e-3, "--adam-rate", 3e-3)
+    learner = trainer(tmp_path, "--steps", 60, "--shallow", 0.3, *rates)
+    batches = [trainer(tmp_path / "others", "--seed", 9).feed.next(0.0) for _ in range(6)]
+
+    def loss():
+        found = [(learner.network.shallow(b.query), b.targets.energy) for b in batches]
+        return torch.stack([ranking_loss(*pair) for pair in found]).mean()
+
+    before = loss()
+    learner.run()
+    assert loss() < 0.9 * before
+    network = load_network(tmp_path / "network.json")
+    assert network.config.shallow == 0.3
+    context, query = network.read(torch.randn(1, 50, 3)), torch.randn(1, 4, 3)
+    rows = context.description(query)
+    deep = network._energy(
+        network._layers(network._tokens(rows, context.names, context.memory), context.memory)
+    )
+    expected = 0.7 * deep + 0.3 * network.shallow(rows)
+    torch.testing.assert_close(network.energy(context, query), expected)
 
 
 def test_orthogonalise_brings_singular_values_near_one():

@@ -16,6 +16,7 @@ from torch import Tensor
 
 CELL_FEATURES = 16
 CELL_SUMMARIES = 7
+LATER_SUMMARIES = 1  # which the large network does not see
 LINEAR_RANGE = 4.0  # robust deviations up to which `soften` is the identity
 SPACING_FLOOR = 1e-3  # in robust scale units: keeps the log-spacing of tied values finite
 
@@ -214,7 +215,7 @@ class Cells:
         """Describe rows (B, N, d), NaN = missing; `in_context` if they are the context rows.
 
         Returns the cell features (B, N, d, CELL_FEATURES), the standardised and the whitened rows
-        (B, N, d), and per-row summaries of the cells (B, N, CELL_SUMMARIES).
+        (B, N, d), and per-row summaries of the cells (B, N, CELL_SUMMARIES + LATER_SUMMARIES).
         """
         missing = rows.isnan()
         standard, z = self._scaled(rows)
@@ -264,4 +265,5 @@ class Cells:
             torch.log((residual.abs() * present).amax(-1) + 1e-2),
         ]
         summaries.append(missing.float().mean(-1))
+        summaries.append((surprise * present).amax(-1))
         return torch.stack(features, -1), standard, white, torch.stack(summaries, -1)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tabiced.cells import CELL_SUMMARIES, Cells, Marginals, soften
+from tabiced.cells import CELL_SUMMARIES, LATER_SUMMARIES, Cells, Marginals, soften
 from tabiced.mixtures import COMPONENTS, Mixtures
 from tabiced.neighbours import SPARSITY, STATISTICS, Neighbours
 
 ROW_STATISTICS = STATISTICS + CELL_SUMMARIES + len(COMPONENTS)
 ROW_FEATURES = 5 * ROW_STATISTICS + 7  # five per statistic, and some of the table's sizes
+LATER_STATISTICS = LATER_SUMMARIES  # after these, for the branch without attention
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Rows:
     """Rows described relative to a context, ready for the network."""
 
     cells: Tensor  # B N d CELL_FEATURES, or B N d 1: plain values, for an encoder of its own
-    statistics: Tensor  # B N ROW_FEATURES, or none
+    statistics: Tensor  # B N ROW_FEATURES + LATER_STATISTICS, or none
 
     def to(self, dtype: torch.dtype) -> Rows:
         return Rows(self.cells.to(dtype), self.statistics.to(dtype))
@@ -44,14 +45,14 @@ class Description:
             self.neighbours = Neighbours(standard, white)
             near = self.neighbours(standard, white, leave_one_out=True)
             self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
-            raw = torch.cat([near, summaries, self.mixtures.context], -1)  # B n statistics
+            raw = _join(near, summaries, self.mixtures.context)
             ordered = raw.sort(1).values
             n = self.rows
             low, self.middle, high = (
                 ordered[:, round(p * (n - 1))][:, None] for p in (0.25, 0.5, 0.75)
             )
             self.spread = (high - low).clamp_min(1e-2)
-            self.marginals = Marginals(self._relative(raw))
+            self.marginals = Marginals(self._relative(raw)[..., :ROW_STATISTICS])
             self.context = Rows(cells, self._row_features(raw))
 
     @property
@@ -62,22 +63,24 @@ class Description:
         return ((raw - self.middle) / self.spread).clamp(-1e4, 1e4)
 
     def _row_features(self, raw: Tensor) -> Tensor:
-        relative = self._relative(raw)
+        relative, later = self._relative(raw).split([ROW_STATISTICS, LATER_STATISTICS], -1)
         rank, near, _, _ = self.marginals(relative)
-        level = torch.cat([self.middle, self.spread.log()], -1).clamp(-12, 12) / 3
+        level = [part[..., :ROW_STATISTICS] for part in (self.middle, self.spread.log())]
+        known = torch.cat(level, -1).clamp(-12, 12) / 3
         log_n, log_d = math.log(self.rows), math.log(self.cells.columns)
         ratio = log_n - log_d
         sizes = [log_n / 3 - 2, log_d - 2.5, ratio / 3 - 1]
         sizes += [1 / max(log_n, 0.5), 1 / self.cells.columns, 1.0]
         sizes.append(min(2.0, self.cells.columns / self.rows))
         size = torch.tensor(sizes)
-        constant = torch.cat([level, size.to(level).expand(level.shape[0], 1, len(size))], -1)
+        constant = torch.cat([known, size.to(known).expand(known.shape[0], 1, len(size))], -1)
         return torch.cat(
             [
                 soften(relative),
                 (rank - 0.5) * 3.4,
                 0.5 * (near - 1.5).clamp(-8, 12),
                 constant.expand(-1, raw.shape[1], -1),
+                soften(later),
             ],
             -1,
         )
@@ -87,5 +90,11 @@ class Description:
         with torch.autocast(query.device.type, enabled=False):
             cells, standard, white, summaries = self.cells(query)
             near = self.neighbours(standard, white)
-            raw = torch.cat([near, summaries, self.mixtures(white)], -1)
+            raw = _join(near, summaries, self.mixtures(white))
             return Rows(cells, self._row_features(raw))
+
+
+def _join(near: Tensor, summaries: Tensor, mixtures: Tensor) -> Tensor:
+    """Put the statistics of rows in a row, those that came later last: (B, N, statistics)."""
+    first, later = summaries.split([CELL_SUMMARIES, LATER_SUMMARIES], -1)
+    return torch.cat([near, first, mixtures, later], -1)

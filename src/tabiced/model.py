@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from tabiced.cells import CELL_FEATURES
 from tabiced.description import ROW_FEATURES, Description, Rows
+from tabiced.shallow import Shallow
 
 CELLS_AT_ONCE = 2**17
 CELLS_IN_CACHE = 2**12  # what a processor works on without waiting for memory
@@ -47,6 +48,7 @@ class NetworkConfig:
     max_columns: int = 128
     encoder: str = "cells"  # or "tabicl", which needs the extra of that name
     encoder_settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    shallow: float = 0.0  # share in the energies of a branch without attention; 0: there is none
 
     @property
     def width(self) -> int:
@@ -176,6 +178,9 @@ class Network(nn.Module):
             nn.Linear(width, c.head_width), nn.GELU(), nn.Linear(c.head_width, 1)
         )
         self.level_head = nn.Sequential(nn.Linear(width, 256), nn.GELU(), nn.Linear(256, 2))
+        if c.shallow and c.encoder != "cells":
+            raise ValueError("The branch without attention needs the encoder 'cells'.")
+        self.shallow = Shallow() if c.shallow else None
 
     def _add_cells(self, c: NetworkConfig) -> None:
         self.cell = nn.Sequential(
@@ -229,7 +234,10 @@ class Network(nn.Module):
 
     def energy_of(self, rows: Rows, names: Tensor, memory: Memory) -> Tensor:
         """Run query rows through all layers against the context's memory: energies (B, m)."""
-        return self._energy(self._layers(self._tokens(rows, names, memory), memory))
+        energy = self._energy(self._layers(self._tokens(rows, names, memory), memory))
+        if self.shallow is None:
+            return energy
+        return torch.lerp(energy, self.shallow(rows), self.config.shallow)
 
     def judge_all(
         self, context: Rows, query: Rows, names: Tensor, judged: int
@@ -237,6 +245,7 @@ class Network(nn.Module):
         """Do `encode` and `energy_of` in one go, for training: half the kernels, twice as large.
 
         Returns the energies of the first `judged` context rows, those of the queries, the level.
+        The branch without attention has no part in them: it is trained by itself.
         """
         n = context.cells.shape[1]
         memory: Memory = []
@@ -314,7 +323,7 @@ class Network(nn.Module):
             attended = self.operations.attend_cells(self.operations.queries(block, x), k, v)
             x = self.operations.finish(block, x, attended)
         token = self.mix(self.row_norm(x).reshape(batch, n, -1))
-        return token + self.statistics(rows.statistics.to(token.dtype))
+        return token + self.statistics(rows.statistics[..., :ROW_FEATURES].to(token.dtype))
 
     # ---- from values to energies
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import copy
 import csv
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -71,11 +72,13 @@ def first_network(options: argparse.Namespace) -> Network:
         raise WeightsError("--init-encoder goes with --encoder tabicl and without --init.")
     if options.init:
         start = load_network(None if options.init == "shipped" else options.init)
-        network = Network(start.config)
-        network.load_state_dict(start.state_dict())
+        shallow = start.config.shallow or options.shallow
+        network = Network(dataclasses.replace(start.config, shallow=shallow))
+        network.load_state_dict({**network.state_dict(), **start.state_dict()})
         return network
     tiny = options.size == "tiny"
     config = NetworkConfig.tiny() if tiny else NetworkConfig()
+    config = dataclasses.replace(config, shallow=options.shallow)
     if options.encoder == "cells":
         return Network(config)
     from tabiced import tabicl_encoder
@@ -180,6 +183,12 @@ class Trainer:
             judged = batch.targets.context.shape[1]
             context, energy, level = network.judge_all(batch.context, batch.query, names, judged)
         terms = total_loss(energy, context, level, batch.targets, self.loss)
+        if network.shallow is not None:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
+                energy = network.shallow(batch.query)
+                context = network.shallow(batch.context.take(slice(judged)))
+            apart = total_loss(energy, context, level.detach(), batch.targets, self.loss)
+            terms["total"] = terms["total"] + apart["total"]
         terms["total"].backward()
         return torch.stack([terms[name].detach() for name in TERMS[:5]])
 
@@ -313,6 +322,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="of a new network: our description of cells and rows, or the paper's extractor",
     )
     add("--init-encoder", default="", help="start the tabicl encoder from this TabICLv2 checkpoint")
+    add(
+        "--shallow",
+        type=float,
+        default=0.0,
+        help="add a branch without attention, with this share in the energies",
+    )
     add("--muon-rate", type=float, default=1.5e-3)
     add("--adam-rate", type=float, default=1e-3)
     add("--warmup", type=float, default=0.02, help="share of the run")
