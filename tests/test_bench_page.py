@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tabiced.bench import adbench, density, macrodata, paper
+from tabiced.bench.card import scores
 from tabiced.bench.ours import version
 from tabiced.bench.page import page_text, write_page
 from tabiced.bench.summary import adbench_tables
-from tabiced.weights import WeightsError
+from tabiced.weights import WeightsError, read_card
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -105,3 +106,16 @@ def test_quoted_values_are_the_papers():
     assert np.nanmean(list(ood["ICED"].values())) == pytest.approx(88.33, abs=0.006)
     accuracy = paper.density("pairwise_accuracy")["ICED"]
     assert list(accuracy.values()) == [0.7824, 0.7462, 0.7541, 0.7381, 0.7209]
+
+
+def test_the_card_of_the_weights_tells_the_stored_results():
+    told = read_card()["scores"]
+    assert told == scores(ROOT / "benchmarks" / "results"), "run python -m tabiced.bench card"
+    assert {"ADBench", "macrOData pack", "density, pairwise accuracy"} <= set(told)
+
+
+def test_scores_are_means_of_the_rows_of_our_weights_alone(results, monkeypatch):
+    monkeypatch.setattr("tabiced.bench.card.version", lambda: "shipped")
+    found = scores(results)
+    # levels 0.8 and 0.6, bonus 0.1, indices 1 and 2, seeds 0 and 1
+    assert found["ADBench"] == {"ood": 90.65, "anomaly": 70.65}

@@ -46,6 +46,7 @@ COMMANDS = {
     "augmentation": "class-conditional augmentation, the paper's protocol",
     "speed": "time to fit a context and score queries, over rows and columns",
     "page": "write docs/benchmarks.md from the stored results",
+    "card": "write the stored results of the shipped weights into their card",
 }
 QUICK: dict[str, dict[str, object]] = {  # what --quick asks for instead
     "download": {"names": QUICK_FILES},
@@ -117,6 +118,9 @@ def build_parser() -> argparse.ArgumentParser:
     command["page"].add_argument("--results", type=Path, default=RESULTS)
     command["page"].add_argument("--out", type=Path, default=Path("docs/benchmarks.md"))
     command["page"].set_defaults(run=run_page)
+
+    command["card"].add_argument("--results", type=Path, default=RESULTS)
+    command["card"].set_defaults(run=run_card)
 
     for name in ("adbench", "pack"):
         _add_tasks(command[name])
@@ -273,3 +277,9 @@ def run_page(options: argparse.Namespace) -> None:
     from tabiced.bench.page import write_page
 
     write_page(options.results, options.out)
+
+
+def run_card(options: argparse.Namespace) -> None:
+    from tabiced.bench.card import write_card
+
+    write_card(options.results)
