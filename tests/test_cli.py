@@ -388,3 +388,9 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path, table: Path, car
     result = run("score", table, "--out", locked / "out.csv", "--weights", card)
     assert result.exit_code == 1
     assert "permission" in result.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = f"{sys.executable} -m tabiced info | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("tabiced") and done.stderr == ""

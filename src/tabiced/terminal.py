@@ -47,6 +47,8 @@ def one_line_errors() -> Iterator[None]:
     """Show in one line what is wrong with the user's files or installation, and end with 1."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever read the output has seen enough; click then ends without a word
     except (MissingExtraError, OSError) as error:
         _fail(error)
     except typer.Exit:
