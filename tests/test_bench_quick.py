@@ -86,4 +86,4 @@ def test_quick_augmentation_takes_one_table(folder):
 
 
 def test_every_measuring_command_has_a_quick_run():
-    assert set(command.QUICK) == set(command.COMMANDS) - {"page"}
+    assert set(command.QUICK) == set(command.COMMANDS) - {"page", "card"}  # these measure nothing
