@@ -11,6 +11,8 @@ from hypothesis.extra.numpy import arrays
 from tabiced import ICED
 from tabiced.tails import EXPECTED, Tails
 
+OWN, NEW = np.array(True), np.array(False)
+
 CELLS = st.sampled_from([0.0, 1.0, 2.5, -3.0, 7.0, 1e9, math.nan])
 
 
@@ -32,29 +34,31 @@ def slow_sum(reference, row, own=None):
 def test_sums_are_those_of_counting(reference, rows):
     tails = Tails(reference)
     expected = [slow_sum(reference, row) for row in rows]
-    np.testing.assert_allclose(tails._sum(rows, own=False), expected, atol=1e-12)
+    np.testing.assert_allclose(tails._sum(rows, NEW), expected, atol=1e-12)
     left_out = [slow_sum(reference, row, own=i) for i, row in enumerate(reference)]
-    np.testing.assert_allclose(tails._sum(reference, own=True), left_out, atol=1e-12)
+    np.testing.assert_allclose(tails._sum(reference, OWN), left_out, atol=1e-12)
+    both, own = np.concatenate([reference, rows]), np.arange(17) < 12
+    np.testing.assert_allclose(tails._sum(both, own), left_out + expected, atol=1e-12)
 
 
 def test_the_scale_is_that_of_energies():
     rows = np.random.default_rng(0).normal(size=(2001, 4))
     tails = Tails(rows)
-    own = tails(rows, own=True)
+    own = tails(rows, OWN)
     bent = 2 * np.arcsinh(0.5)  # what -1 and +1 become
     np.testing.assert_allclose(np.quantile(own, [0.1, 0.9]), [-bent, bent], atol=1e-9)
-    middle, end = tails(np.array([[0.0] * 4, [9.0] * 4]))
+    middle, end = tails(np.array([[0.0] * 4, [9.0] * 4]), NEW)
     assert middle > bent and end < own.min()
 
 
 def test_missing_cells_tell_nothing_and_copies_of_copies_are_finite():
     rows = np.random.default_rng(0).normal(size=(300, 1))
     tails = Tails(rows)
-    assert tails._sum(np.array([[np.nan]]), own=False) == EXPECTED
-    assert abs(tails._sum(rows, own=True).mean() - EXPECTED) < 0.05
+    assert tails._sum(np.array([[np.nan]]), NEW) == EXPECTED
+    assert abs(tails._sum(rows, OWN).mean() - EXPECTED) < 0.05
     below_all = np.nextafter(rows.min(), -np.inf)
-    assert np.isfinite(tails(np.array([[below_all]]), own=True)).all()
-    assert (Tails(np.ones((5, 2)))(np.ones((3, 2))) == 0).all()
+    assert np.isfinite(tails(np.array([[below_all]]), OWN)).all()
+    assert (Tails(np.ones((5, 2)))(np.ones((3, 2)), NEW) == 0).all()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +72,7 @@ def table():
 def test_energies_are_the_stated_mixture(table):
     queries = np.random.default_rng(2).normal(size=(9, 3)) * 2
     plain, mixed = ICED().fit(table), ICED(tail_weight=0.25).fit(table)
-    tails = Tails(mixed.reference_.matrix)(mixed.plan_.encode(_read(queries)))
+    tails = Tails(mixed.reference_.matrix)(mixed.plan_.encode(_read(queries)), NEW)
     expected = 0.75 * plain.score_samples(queries) + 0.25 * tails
     np.testing.assert_allclose(mixed.score_samples(queries), expected, atol=1e-9)
     np.testing.assert_array_equal(mixed.log_density(queries), plain.log_density(queries))

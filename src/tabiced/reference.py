@@ -75,16 +75,13 @@ class Reference:
     def calibration(self) -> np.ndarray:
         """Return the energies (n,) of the reference rows, each judged from outside."""
         self._judge(self.fold)
-        rows = self.matrix[self.first]
-        return self._mixed(self.judged, rows, np.ones(len(rows), bool))[self.group]
+        return self._mixed(self.judged, self.matrix[self.first], np.array(True))[self.group]
 
     def _mixed(self, energy: np.ndarray, rows: np.ndarray, known: np.ndarray) -> np.ndarray:
         """Add the tails of rows, of which some are `known` reference rows, to their energies."""
         if self.tails is None:
             return energy
-        tails = self.tails(rows)
-        tails[known] = self.tails(rows[known], own=True)
-        return (1 - self.tail_weight) * energy + self.tail_weight * tails
+        return (1 - self.tail_weight) * energy + self.tail_weight * self.tails(rows, known)
 
     def _judge(self, folds: np.ndarray) -> None:
         for fold in np.unique(folds):
@@ -100,11 +97,11 @@ class Reference:
 
     def energy(self, rows: np.ndarray) -> np.ndarray:
         """Return the energies (m,) of encoded rows (m, width)."""
-        return self._mixed(self.network_energy(rows), rows, self.locate(rows)[0] >= 0)
-
-    def network_energy(self, rows: np.ndarray) -> np.ndarray:
-        """Return the network's part of the energies."""
         match, folds = self.locate(rows)
+        return self._mixed(self._network_energy(rows, match, folds), rows, match >= 0)
+
+    def _network_energy(self, rows: np.ndarray, match: np.ndarray, folds: np.ndarray) -> np.ndarray:
+        """Return the network's part of the energies of rows that were located."""
         known = match >= 0
         self._judge(folds[known])
         out = np.empty(len(rows))
@@ -117,7 +114,8 @@ class Reference:
 
         log p = low + (energy + 1) / 2 * (high - low)
         """
-        energy, (_, folds) = self.network_energy(rows), self.locate(rows)
+        match, folds = self.locate(rows)
+        energy = self._network_energy(rows, match, folds)
         out = np.empty(len(rows))
         for fold in np.unique(folds):
             low, high = self.without(int(fold)).percentiles()
@@ -128,7 +126,8 @@ class Reference:
     def explain(self, rows: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
         """Return, per row and block of columns, the energy gained by not knowing the block."""
         out = np.zeros((len(rows), len(blocks)))
-        energy, (match, folds) = self.energy(rows), self.locate(rows)
+        match, folds = self.locate(rows)
+        energy = self._mixed(self._network_energy(rows, match, folds), rows, match >= 0)
         told = [j for j, block in enumerate(blocks) if len(block)]
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)

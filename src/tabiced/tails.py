@@ -24,19 +24,22 @@ class Tails:
     def __init__(self, rows: np.ndarray):
         """Take encoded reference rows (n, width), NaN = missing."""
         self.columns = [np.sort(column[~np.isnan(column)]) for column in rows.T]
-        self.low, self.high = np.quantile(self._sum(rows, own=True), QUANTILES)
+        self.low, self.high = np.quantile(self._sum(rows, np.array(True)), QUANTILES)
 
-    def __call__(self, rows: np.ndarray, own: bool = False) -> np.ndarray:
-        """Return a number for each row (m, width); `own` rows are reference rows, left out."""
+    def __call__(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Return a number for each row (m, width).
+
+        Rows that are `own` (m,), reference rows themselves, are left out of the counts.
+        """
         if self.high <= self.low:
             return np.zeros(len(rows))
         place = (2 * self._sum(rows, own) - self.high - self.low) / (self.high - self.low)
         return 2 * np.arcsinh(place / 2)
 
-    def _sum(self, rows: np.ndarray, own: bool) -> np.ndarray:
-        total = np.zeros(len(rows))
+    def _sum(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+        total, own = np.zeros(len(rows)), own.astype(int)
         for known, x in zip(self.columns, rows.T, strict=True):
-            n = max(0, len(known) - own)
+            n = np.maximum(0, len(known) - own)
             below = np.searchsorted(known, x, side="right") - own
             above = len(known) - np.searchsorted(known, x, side="left") - own
             # A copy may differ in the last digit and so be outside of all, itself included.
