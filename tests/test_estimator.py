@@ -1,7 +1,9 @@
 """The estimator keeps its laws and scikit-learn's contract, whatever the weights."""
 
+import copy
 import doctest
 import io
+import math
 import os
 import pickle
 import re
@@ -23,7 +25,9 @@ import tabiced.estimator
 from tabiced import ICED
 from tabiced.calibration import false_discoveries, p_values, threshold
 from tabiced.contexts import make_views
+from tabiced.model import Network
 from tabiced.prior import Prior
+from tabiced.scoring import Scoring
 from tabiced.table import read_table
 from tabiced.weights import SHIPPED, WeightsError, save_network
 from tests_support import random_network
@@ -205,26 +209,53 @@ def test_a_reference_row_is_judged_by_the_folds_it_is_not_in():
         assert len(outside) == 45
         read = NETWORK.read(torch.from_numpy(outside)[None])
         expected = NETWORK.energy(read, torch.from_numpy(matrix[i : i + 1])[None])[0]
-        judged = reference.energy(matrix[i : i + 1])
+        judged = reference.score(matrix[i : i + 1])
         np.testing.assert_allclose(judged, expected, atol=TOLERANCE)
     inside = reference.whole.energy(matrix)
-    assert np.abs(inside - reference.energy(matrix)).max() > 10 * TOLERANCE
+    assert np.abs(inside - reference.score(matrix)).max() > 10 * TOLERANCE
     encoded = model.plan_.encode(read_table(X))
-    np.testing.assert_array_equal(model.score_samples(X), reference.energy(encoded))
+    np.testing.assert_array_equal(model.score_samples(X), reference.score(encoded))
 
 
-def test_copies_do_not_vouch_for_each_other():
+def with_repeats() -> Network:
+    """Return the test network, its scores counting exact repeats."""
+    network = copy.deepcopy(NETWORK)
+    network.scoring = Scoring(repeats=0.5)
+    return network
+
+
+@pytest.mark.parametrize("weights", [NETWORK, with_repeats()])
+def test_copies_do_not_vouch_for_each_other_in_fit_predict(weights: Network):
     X = gaussian(60)
     copied = np.r_[X, X[:30], X[:10]]
-    model = fitted(copied)
+    model = ICED(weights=weights)
+    labels = model.fit_predict(copied)
     reference = model.reference_
     assert reference.is_measured
     for fold in np.unique(reference.fold):
         inside = reference.matrix[reference.first[reference.fold == fold]]
-        outside = {row.tobytes() for row in reference.without(int(fold)).rows}
+        outside = {row.tobytes() for row in reference.without(int(fold), own=True).rows}
         assert not any(row.tobytes() in outside for row in inside)
+    np.testing.assert_array_equal(model.outlier_scores_[60:90], model.outlier_scores_[:30])
+    np.testing.assert_allclose(-model.outlier_scores_, fitted(copied).score_samples(copied))
+    assert 0 < (labels == -1).mean() < 0.15
+
+
+def test_repeats_vouch_for_a_row_that_is_scored_again():
+    X = gaussian(60)
+    copied = np.r_[X, X[:30], X[:10]]
+    model = ICED(weights=with_repeats()).fit(copied)
     scores = model.score_samples(copied)
-    np.testing.assert_array_equal(scores[60:90], scores[:30])
+    reference = model.reference_
+    encoded = model.plan_.encode(read_table(X))
+    _, folds = reference.locate(encoded)
+    familiar = 0.5 * -math.log((30 + 1) / (100 + 1))  # 30 of 100 rows occur once
+    for i, others in {0: 2, 20: 1, 50: 0}.items():
+        context = reference.without(folds[i])
+        assert (context.rows == encoded[i]).all(1).sum() == others
+        expected = context.energy(encoded[i : i + 1]) + familiar * (others > 0)
+        np.testing.assert_allclose(scores[i], expected, atol=TOLERANCE)
+    np.testing.assert_array_equal(np.sort(reference.calibration()), np.sort(scores))
 
 
 def test_in_discrete_tables_one_copy_leaves():

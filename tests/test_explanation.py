@@ -166,7 +166,7 @@ def test_reference_rows_are_explained_once(model: ICED, monkeypatch: pytest.Monk
     asked: list[int] = []
     plain = model.reference_.explain
 
-    def counted(rows: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
+    def counted(rows: np.ndarray, blocks: list[np.ndarray], own: bool) -> np.ndarray:
         asked.append(len(rows))
         return plain(rows, blocks)
 

@@ -109,7 +109,7 @@ def test_branch_without_attention_is_trained_apart(tmp_path):
     trainer(tmp_path / "a", "--steps", 1).run()
     card = tmp_path / "a" / "network.json"
     plain, both = (
-        trainer(tmp_path / str(share), "--init", card, "--shallow", share) for share in (0.0, 0.4)
+        trainer(tmp_path / str(len(more)), "--init", card, *more) for more in ((), ("--shallow",))
     )
     batch = plain.feed.next(0.0)
     for learner in (plain, both):
@@ -122,9 +122,9 @@ def test_branch_without_attention_is_trained_apart(tmp_path):
             assert torch.equal(p, without[name]) and torch.equal(p.grad, without[name].grad)
 
 
-def test_branch_without_attention_learns_and_has_its_share(tmp_path):
+def test_branch_without_attention_learns_and_is_kept(tmp_path):
     rates = ("--muon-rate", 3e-3, "--adam-rate", 3e-3)
-    learner = trainer(tmp_path, "--steps", 60, "--shallow", 0.3, *rates)
+    learner = trainer(tmp_path, "--steps", 60, "--shallow", *rates)
     batches = [trainer(tmp_path / "others", "--seed", 9).feed.next(0.0) for _ in range(6)]
 
     def loss():
@@ -135,14 +135,12 @@ def test_branch_without_attention_learns_and_has_its_share(tmp_path):
     learner.run()
     assert loss() < 0.9 * before
     network = load_network(tmp_path / "network.json")
-    assert network.config.shallow == 0.3
+    assert network.config.shallow
     context, query = network.read(torch.randn(1, 50, 3)), torch.randn(1, 4, 3)
     rows = context.description(query)
-    deep = network._energy(
-        network._layers(network._tokens(rows, context.names, context.memory), context.memory)
-    )
-    expected = 0.7 * deep + 0.3 * network.shallow(rows)
-    torch.testing.assert_close(network.energy(context, query), expected)
+    both = network.judge(context, query)
+    torch.testing.assert_close(both[..., 0], network.energy(context, query))
+    torch.testing.assert_close(both[..., 1], network.shallow(rows))
 
 
 def test_orthogonalise_brings_singular_values_near_one():

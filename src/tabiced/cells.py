@@ -16,7 +16,7 @@ from torch import Tensor
 
 CELL_FEATURES = 16
 CELL_SUMMARIES = 7
-LATER_SUMMARIES = 1  # which the large network does not see
+LATER_SUMMARIES = 3  # which the large network does not see
 LINEAR_RANGE = 4.0  # robust deviations up to which `soften` is the identity
 SPACING_FLOOR = 1e-3  # in robust scale units: keeps the log-spacing of tied values finite
 
@@ -115,6 +115,17 @@ class Marginals:
         tie = torch.where(tied, self._at(self.tie, above), torch.zeros_like(x))
         rank, near, far, tie = (t.transpose(1, 2) for t in (rank, *spacings, tie))
         return rank, near, far, tie
+
+    def tails(self, values: Tensor, own: int) -> Tensor:
+        """Return log(2 min(P(X <= x), P(X >= x), 1/2)) of (B, N, d) values, by counting.
+
+        `own` of the context values are a value's own and are not counted: 1 for context rows.
+        """
+        x = values.detach().transpose(1, 2).contiguous()
+        below = torch.minimum(torch.searchsorted(self.sorted, x, right=True), self.count)
+        above = (self.count - torch.searchsorted(self.sorted, x)).clamp_min(0)
+        share = (torch.minimum(below, above) - own + 0.5) / (self.count - own + 1)
+        return torch.log((2 * share).clamp(1e-6, 1.0)).transpose(1, 2)
 
 
 class Cells:
@@ -265,5 +276,6 @@ class Cells:
             torch.log((residual.abs() * present).amax(-1) + 1e-2),
         ]
         summaries.append(missing.float().mean(-1))
-        summaries.append((surprise * present).amax(-1))
+        tails = self.marginals.tails(z, own=1 if in_context else 0) * present
+        summaries += [(surprise * present).amax(-1), tails.sum(-1) / total, tails.amin(-1)]
         return torch.stack(features, -1), standard, white, torch.stack(summaries, -1)

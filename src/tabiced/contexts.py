@@ -170,15 +170,20 @@ class Reading:
         return low, high
 
     def energy(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
-        """Return the energies (m,) of rows (m, width), the mean over the views.
+        """Return the energies (m,) of rows (m, width) by all layers of the network."""
+        return self.judge(rows, together)[:, 0]
 
-        Tiles always have the same shape, so that a row's energy does not depend, to the last bit,
-        on how many rows come along. Rows that are only ever scored `together`, those of a fold,
-        need no padding, and their context is not kept for them: their energies are.
+    def judge(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
+        """Return both energies (m, 2) of rows (m, width), those of `Network.judge`.
+
+        Means over the views. Tiles always have the same shape, so that a row's energy does not
+        depend, to the last bit, on how many rows come along. Rows that are only ever scored
+        `together`, those of a fold, need no padding, and their context is not kept for them: their
+        energies are.
         """
         reader = self.reader
         tile = min(reader.tile, max(1, len(rows))) if together else reader.tile
-        out = np.zeros(len(rows))
+        out = np.zeros((len(rows), 2))
         if len(rows) == 0:
             return out
         starts = range(0, len(rows), tile)
@@ -190,7 +195,7 @@ class Reading:
                     if len(part) < tile:
                         part = np.concatenate([part, np.repeat(part[:1], tile - len(part), 0)])
                     query = torch.from_numpy(part).to(reader.device)
-                    parts.append(reader.network.energy(context, query[None])[0])
+                    parts.append(reader.network.judge(context, query[None])[0])
                 out += torch.cat(parts).double().cpu().numpy()[: len(out)]
         return out / len(reader.views)
 

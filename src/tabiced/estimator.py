@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,12 +29,17 @@ CHUNK_CELLS = 2**23  # cells of the matrix held at once while queries stream
 class ICED(OutlierMixin, BaseEstimator):
     """Score rows of a table by how typical they are of a reference table.
 
-    `fit` reads the reference rows as context of a pretrained network; nothing is trained. Energies
-    are unnormalised log-densities, higher = more typical. Tables may be numpy arrays or pandas,
-    polars or pyarrow tables with numbers, booleans, text, categories, datetimes and missing values.
+    `fit` reads the reference rows as context of a pretrained network; nothing is trained. Tables
+    may be numpy arrays or pandas, polars or pyarrow tables with numbers, booleans, text,
+    categories, datetimes and missing values.
+
+    `log_density` is the network's estimate of log p(x). `score_samples`, the energy by which rows
+    are ranked and called unusual, is that estimate on a scale of its own, mixed with simpler ones
+    that carry over well from table to table and with how far out the cells of a row lie.
 
     A row is always judged by a context it is not part of: a reference row that is scored again is
-    left out first, so `fit(X).predict(X)` does not flatter the rows of X.
+    left out first, so `fit(X).predict(X)` does not flatter the rows of X. `fit_predict` leaves out
+    all exact copies of a row, too.
 
     Parameters
     ----------
@@ -43,10 +49,10 @@ class ICED(OutlierMixin, BaseEstimator):
         Reference rows the network reads; of more, a random sample.
     n_views : int, default=1
         Energies are averaged over this many ways of telling the columns apart.
-    tail_weight : float, default=0.0
+    tail_weight : float or None, default=None
         Share of an energy, from 0 to 1, that is how far out its row's cells lie in their columns;
-        the rest is the network's. Some of it helps to find anomalies, which lie more often at the
-        ends of columns than in gaps. `log_density` and `sample` take the network's part alone.
+        None: the share that goes with the weights. Some of it helps to find anomalies, which lie
+        more often at the ends of columns than in gaps. `log_density` and `sample` have none of it.
     device : {"auto", "cpu", "cuda", "cuda:0", ...}, default="auto"
         Where to compute; "auto" takes a GPU if there is one.
     memory_mb : int, default=1024
@@ -90,7 +96,7 @@ class ICED(OutlierMixin, BaseEstimator):
         false_alarm_rate: float = 0.05,
         max_context_rows: int = 5000,
         n_views: int = 1,
-        tail_weight: float = 0.0,
+        tail_weight: float | None = None,
         device: str = "auto",
         memory_mb: int = 1024,
         random_state: int | np.random.RandomState | None = 0,
@@ -132,7 +138,10 @@ class ICED(OutlierMixin, BaseEstimator):
         self.reference_ = None
         if self.plan_.width:
             matrix, reader = self.plan_.encode(table), self._reader(table, seed)
-            self.reference_ = Reference(matrix, reader, seed, self.tail_weight)
+            scoring = reader.network.scoring
+            if self.tail_weight is not None:
+                scoring = replace(scoring, tails=self.tail_weight)
+            self.reference_ = Reference(matrix, reader, seed, scoring)
             self.reference_.whole.read()
         return self
 
@@ -141,19 +150,16 @@ class ICED(OutlierMixin, BaseEstimator):
 
         Each row is judged as if neither it nor an exact copy of it were in the context.
         """
-        energy = self.fit(X).score_samples(X)
+        energy = self.fit(X)._score(X, own=True)
         self.outlier_scores_ = -energy
-        return _labels(energy - self.offset_)
+        return _labels(energy - threshold(self._calibration(own=True), self.false_alarm_rate))
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Return the energy of each row: an unnormalised log-density, higher = more typical.
+        """Return the energy of each row: how typical it is of the reference, higher = more.
 
         -1 and +1 are about the 10th and 90th percentile of rows like the reference.
         """
-        check_is_fitted(self)
-        if self.reference_ is None:
-            return self._stream(read_table(X), lambda rows: np.zeros(len(rows)))
-        return self._stream(read_table(X), self.reference_.energy)
+        return self._score(X, own=False)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return `score_samples(X) - offset_`: negative for rows that `predict` calls outliers."""
@@ -268,8 +274,18 @@ class ICED(OutlierMixin, BaseEstimator):
         tile = tile_rows(config, self.device_, table.rows, widest, memory)
         return Reader(self.weights, self.device_, views, plan.counted, tile, memory)
 
-    def _calibration(self) -> np.ndarray:
-        return np.zeros(1) if self.reference_ is None else self.reference_.calibration()
+    def _score(self, X: Any, *, own: bool) -> np.ndarray:
+        """Return the energies of rows; `own` if they are those of the reference table."""
+        check_is_fitted(self)
+        reference = self.reference_
+
+        def judge(rows: np.ndarray) -> np.ndarray:
+            return np.zeros(len(rows)) if reference is None else reference.score(rows, own)
+
+        return self._stream(read_table(X), judge)
+
+    def _calibration(self, *, own: bool = False) -> np.ndarray:
+        return np.zeros(1) if self.reference_ is None else self.reference_.calibration(own)
 
     def _stream(self, table: Table, judge: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Encode and judge the rows of a table chunk by chunk."""
@@ -278,7 +294,7 @@ class ICED(OutlierMixin, BaseEstimator):
                 f"X does not have valid feature names, but {type(self).__name__} was fitted with "
                 "feature names; columns are taken by position.",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         table = self.plan_.align(table, type(self).__name__)
         step = max(1, CHUNK_CELLS // max(1, self.plan_.width))
@@ -326,7 +342,7 @@ class ICED(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"false_alarm_rate must lie between 0 and 1, got {self.false_alarm_rate}."
             )
-        if not 0 <= self.tail_weight <= 1:
+        if self.tail_weight is not None and not 0 <= self.tail_weight <= 1:
             raise ValueError(f"tail_weight must lie between 0 and 1, got {self.tail_weight}.")
         for name, least in (("max_context_rows", 2), ("n_views", 1), ("memory_mb", 0)):
             if getattr(self, name) < least:

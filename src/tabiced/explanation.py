@@ -47,15 +47,15 @@ class Explanation:
         return [int(j) for j in order if self.p_value[row, j] <= UNUSUAL]
 
 
-def explain_cells(model: ICED, X: Any) -> Explanation:
-    """Return the surprise of each cell and its p-value."""
+def explain_cells(model: ICED, X: Any, own: bool = False) -> Explanation:
+    """Return the surprise of each cell and its p-value; `own` if X are reference rows."""
     check_is_fitted(model)
     table, reference, blocks = read_table(X), model.reference_, model.plan_.blocks
 
     def judge(rows: np.ndarray) -> np.ndarray:  # (m, 2d)
         if reference is None:
             return np.repeat([0.0, 1.0], len(blocks))[None].repeat(len(rows), 0)
-        surprise = _surprise(reference, rows, blocks)
+        surprise = _surprise(reference, rows, blocks, own)
         p = _p_values(surprise, _usual_surprise(reference, blocks))
         return np.concatenate([np.nan_to_num(surprise, nan=0.0), p], 1)
 
@@ -147,9 +147,11 @@ def show_cell(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float | np.floating) else str(cell)
 
 
-def _surprise(reference: Reference, rows: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
-    """Return the energy gained by hiding each cell (m, d), NaN where there is nothing to hide."""
-    surprise = reference.explain(rows, blocks)
+def _surprise(
+    reference: Reference, rows: np.ndarray, blocks: list[np.ndarray], own: bool = False
+) -> np.ndarray:
+    """Return what hiding each cell gains (m, d), NaN where there is nothing to hide."""
+    surprise = reference.explain(rows, blocks, own)
     for j, block in enumerate(blocks):
         surprise[np.isnan(rows[:, block]).all(1), j] = np.nan  # all of no column is true, too
     return surprise

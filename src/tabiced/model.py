@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from tabiced.cells import CELL_FEATURES
 from tabiced.description import ROW_FEATURES, Description, Rows
+from tabiced.scoring import Scoring
 from tabiced.shallow import Shallow
 
 CELLS_AT_ONCE = 2**17
@@ -48,7 +49,7 @@ class NetworkConfig:
     max_columns: int = 128
     encoder: str = "cells"  # or "tabicl", which needs the extra of that name
     encoder_settings: dict[str, Any] = field(default_factory=dict, hash=False)
-    shallow: float = 0.0  # share in the energies of a branch without attention; 0: there is none
+    shallow: bool = False  # whether there is a branch without attention
 
     @property
     def width(self) -> int:
@@ -161,6 +162,7 @@ class Network(nn.Module):
         self.config = c = config or NetworkConfig()
         width = c.width
         self.operations = Operations()
+        self.scoring = Scoring()  # which the weights' card may change
         self.describe: type[Description] = Description
         self.encoder: nn.Module | None = None  # in place of what `_add_cells` adds
         self.codes: Tensor
@@ -234,10 +236,7 @@ class Network(nn.Module):
 
     def energy_of(self, rows: Rows, names: Tensor, memory: Memory) -> Tensor:
         """Run query rows through all layers against the context's memory: energies (B, m)."""
-        energy = self._energy(self._layers(self._tokens(rows, names, memory), memory))
-        if self.shallow is None:
-            return energy
-        return torch.lerp(energy, self.shallow(rows), self.config.shallow)
+        return self._energy(self._layers(self._tokens(rows, names, memory), memory))
 
     def judge_all(
         self, context: Rows, query: Rows, names: Tensor, judged: int
@@ -245,7 +244,6 @@ class Network(nn.Module):
         """Do `encode` and `energy_of` in one go, for training: half the kernels, twice as large.
 
         Returns the energies of the first `judged` context rows, those of the queries, the level.
-        The branch without attention has no part in them: it is trained by itself.
         """
         n = context.cells.shape[1]
         memory: Memory = []
@@ -347,6 +345,15 @@ class Network(nn.Module):
     def energy(self, context: Context, query: Tensor) -> Tensor:
         """Return the energies (B, m) of query rows (B, m, d), NaN = missing, each row by itself."""
         return self.energy_of(context.description(query), context.names, context.memory)
+
+    def judge(self, context: Context, query: Tensor) -> Tensor:
+        """Return the energies (B, m, 2) by all layers and by the branch without attention.
+
+        Without such a branch both are the same.
+        """
+        rows = context.description(query)
+        energy = self.energy_of(rows, context.names, context.memory)
+        return torch.stack([energy, energy if self.shallow is None else self.shallow(rows)], -1)
 
     def percentiles(
         self, description: Description, level: Tensor, categorical: Tensor | None = None

@@ -72,7 +72,7 @@ def first_network(options: argparse.Namespace) -> Network:
         raise WeightsError("--init-encoder goes with --encoder tabicl and without --init.")
     if options.init:
         start = load_network(None if options.init == "shipped" else options.init)
-        shallow = start.config.shallow or options.shallow
+        shallow = bool(start.config.shallow or options.shallow)
         network = Network(dataclasses.replace(start.config, shallow=shallow))
         network.load_state_dict({**network.state_dict(), **start.state_dict()})
         return network
@@ -322,12 +322,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         help="of a new network: our description of cells and rows, or the paper's extractor",
     )
     add("--init-encoder", default="", help="start the tabicl encoder from this TabICLv2 checkpoint")
-    add(
-        "--shallow",
-        type=float,
-        default=0.0,
-        help="add a branch without attention, with this share in the energies",
-    )
+    add("--shallow", action="store_true", help="add a branch without attention, trained apart")
     add("--muon-rate", type=float, default=1.5e-3)
     add("--adam-rate", type=float, default=1e-3)
     add("--warmup", type=float, default=0.02, help="share of the run")

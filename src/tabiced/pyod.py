@@ -58,7 +58,7 @@ class ICED(BaseDetector):
         *,
         max_context_rows: int = 5000,
         n_views: int = 1,
-        tail_weight: float = 0.0,
+        tail_weight: float | None = None,
         device: str = "auto",
         memory_mb: int = 1024,
         random_state: int | np.random.RandomState | None = 0,
@@ -85,8 +85,9 @@ class ICED(BaseDetector):
         self._set_n_classes(y)
         options = self.get_params(deep=False)
         del options["contamination"]
-        self.model_ = estimator.ICED(**options).fit(X)
-        self.decision_scores_ = self.decision_function(X)
+        self.model_ = estimator.ICED(**options)
+        self.model_.fit_predict(X)
+        self.decision_scores_ = self.model_.outlier_scores_
         self._process_decision_scores()
         return self
 

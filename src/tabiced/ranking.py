@@ -70,15 +70,15 @@ class Ranking:
         report: Callable[[int], object] = lambda rows: None,
     ):
         """Read the reference, then score the table batch by batch; `report` how many are done."""
-        self.table = table
+        self.table, self.by_itself = table, reference is None
         self.ignore = [name for name in table.columns if name in ignore]
         known = (reference or table).sample(REFERENCE_ROWS).drop(ignore, strict=False)
         self.model = ICED(weights=weights, max_context_rows=context_rows).fit(known)
-        self.calibration = self.model._calibration()
+        self.calibration = self.model._calibration(own=self.by_itself)
         parts, done = [], 0
         for batch in table.batches():
             with _rows_counted_from(done):
-                parts.append(self.model.score_samples(batch.drop(self.ignore)))
+                parts.append(self.model._score(batch.drop(self.ignore), own=self.by_itself))
             done += batch.height
             report(done)
         self.energy = np.concatenate(parts)  # (n,)
@@ -96,7 +96,7 @@ class Ranking:
         """Describe some rows, with the surprise of each of their cells."""
         whole = self.table.rows(numbers)
         chosen = whole.drop(self.ignore)
-        found = explain_cells(self.model, chosen)
+        found = explain_cells(self.model, chosen, own=self.by_itself)
         described = []
         for i, row in enumerate(numbers):
             order = np.argsort(-found.surprise[i], kind="stable")

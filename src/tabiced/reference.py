@@ -2,18 +2,25 @@
 
 Rows that equal no reference row are scored against all of the reference. A row that does equal one
 is scored against a context from which that row was left out, together with the rest of its fold. So
-reference rows and new rows get comparable energies, no row vouches for itself, and the energies of
-the reference rows calibrate p-values.
+reference rows and new rows get comparable scores, no row vouches for itself, and the scores of the
+reference rows calibrate p-values. Of a row that the reference has several times one leaves, and the
+others vouch for it. Only where the reference's own rows are searched for outliers all of them
+leave, unless the table is discrete and copies are what frequency means.
+
+A score, how typical a row is, has the parts that `Scoring` says. Log-densities are the network's.
 """
 
 from __future__ import annotations
 
+import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tabiced.contexts import Reader, Reading
 from tabiced.rows import Copies, hash_rows, is_measured, order_rows
+from tabiced.scoring import Scoring
 from tabiced.tails import Tails
 
 SMALL = 200  # distinct rows up to which there are FOLDS_SMALL folds
@@ -24,11 +31,10 @@ HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 class Reference:
     """Encoded reference rows, split into folds, and the judgement of any row by them."""
 
-    def __init__(self, matrix: np.ndarray, reader: Reader, seed: int, tail_weight: float = 0.0):
-        """Take reference rows (n, width) of which at least two differ.
-
-        `tail_weight` is the share of `Tails` in what `energy` returns; the rest is the network's.
-        """
+    def __init__(
+        self, matrix: np.ndarray, reader: Reader, seed: int, scoring: Scoring | None = None
+    ):
+        """Take reference rows (n, width) of which at least two differ."""
         # The user's order of rows is forgotten; the new one is random, so folds are its sections.
         self.matrix = matrix[order_rows(list(matrix.T), seed)]
         keys = hash_rows(list(self.matrix.T))
@@ -38,75 +44,104 @@ class Reference:
         place = np.argsort(np.argsort(self.first))
         self.fold = place * folds // distinct  # of each distinct row
         self.is_measured = is_measured(self.matrix[self.first])
-        self.reader, self.tail_weight = reader, tail_weight
+        self.reader, self.scoring = reader, scoring or Scoring()
         self._forget()
 
     def _forget(self) -> None:
         self.whole = Reading(self.reader, self.matrix)
-        self.parts: dict[int, Reading] = {}
+        self.parts: dict[tuple[int, bool], Reading] = {}
         self.copies = Copies(self.matrix[self.first])
-        self.tails = Tails(self.matrix) if self.tail_weight else None
-        self.judged = np.full(len(self.first), np.nan)  # energies of the distinct rows, as known
+        self.tails = Tails(self.matrix) if self.scoring.tails else None
+        self.count = np.bincount(self.group)  # of each distinct row
+        # Both energies of the distinct rows, as far as known: without the row, without its copies.
+        self.judged = [np.full((len(self.first), 2), np.nan) for _ in range(2)]
         self.usual_surprise: np.ndarray | None = None  # of reference cells, for explanations
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("matrix", "first", "group", "fold", "is_measured", "reader", "tail_weight")
+        kept = ("matrix", "first", "group", "fold", "is_measured", "reader", "scoring")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._forget()
 
-    def without(self, fold: int) -> Reading:
+    def without(self, fold: int, own: bool = False) -> Reading:
         """Return the context that lacks the rows of a fold; fold -1 lacks none.
 
-        Exact copies of a measured row are an artefact of how the table was made, so all of them
-        leave. In a discrete table copies are what frequency means, so one of them leaves.
+        Of equal rows one leaves. If `own` rows of the reference are searched for outliers, all do:
+        exact copies of a measured row are an artefact of how the table was made.
         """
         if fold < 0:
             return self.whole
-        if fold not in self.parts:
+        place = fold, self._hides_copies(own)
+        if place not in self.parts:
             stays = self.fold[self.group] != fold
-            if not self.is_measured:
+            if not place[1]:
                 stays |= self.first[self.group] != np.arange(len(self.group))
-            self.parts[fold] = Reading(self.reader, self.matrix[stays])
-        return self.parts[fold]
+            self.parts[place] = Reading(self.reader, self.matrix[stays])
+        return self.parts[place]
 
-    def calibration(self) -> np.ndarray:
-        """Return the energies (n,) of the reference rows, each judged from outside."""
-        self._judge(self.fold)
-        return self._mixed(self.judged, self.matrix[self.first], np.array(True))[self.group]
+    def calibration(self, own: bool = False) -> np.ndarray:
+        """Return the scores (n,) of the reference rows, each judged from outside."""
+        energies, distinct = self._judge(self.fold, own), np.arange(len(self.first))
+        return self._mixed(energies, self.matrix[self.first], distinct, own)[self.group]
 
-    def _mixed(self, energy: np.ndarray, rows: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Add the tails of rows, of which some are `known` reference rows, to their energies."""
-        if self.tails is None:
-            return energy
-        return (1 - self.tail_weight) * energy + self.tail_weight * self.tails(rows, known)
+    def _mixed(
+        self, energies: np.ndarray, rows: np.ndarray, match: np.ndarray, own: bool
+    ) -> np.ndarray:
+        """Turn both energies of rows, located at `match`, into scores."""
+        parts = self.scoring
+        score = energies @ [1 - parts.shallow, parts.shallow]
+        if self.tails is not None:
+            score = (1 - parts.tails) * score + parts.tails * self.tails(rows, match >= 0)
+        if parts.repeats and not self._hides_copies(own):
+            score += parts.repeats * self.familiarity * ((match >= 0) & (self.count[match] > 1))
+        return score
 
-    def _judge(self, folds: np.ndarray) -> None:
+    @cached_property
+    def familiarity(self) -> float:
+        """Return minus the log of how likely the next row is one that the reference lacks.
+
+        By Good and Turing's rule, the share of rows that occur once. Where most rows repeat others,
+        one that repeats none is unusual.
+        """
+        return -math.log(((self.count == 1).sum() + 1) / (len(self.group) + 1))
+
+    def _hides_copies(self, own: bool) -> bool:
+        """Tell whether a row is judged without its copies, too, or just without itself."""
+        return self.is_measured and (own or not self.scoring.repeats)
+
+    def _judge(self, folds: np.ndarray, own: bool) -> np.ndarray:
+        """Return both energies of the distinct rows, known at least for those of some folds."""
+        judged = self.judged[self._hides_copies(own) and len(self.first) < len(self.group)]
         for fold in np.unique(folds):
             members = np.flatnonzero(self.fold == fold)
-            if np.isnan(self.judged[members]).any():
+            if np.isnan(judged[members]).any():
                 rows = self.matrix[self.first[members]]
-                self.judged[members] = self.without(int(fold)).energy(rows, together=True)
+                judged[members] = self.without(int(fold), own).judge(rows, together=True)
+        return judged
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return for each row the distinct reference row it equals and its fold, -1 for none."""
         match = self.copies(rows)
         return match, np.where(match < 0, -1, self.fold[match])
 
-    def energy(self, rows: np.ndarray) -> np.ndarray:
-        """Return the energies (m,) of encoded rows (m, width)."""
-        match, folds = self.locate(rows)
-        return self._mixed(self._network_energy(rows, match, folds), rows, match >= 0)
+    def score(self, rows: np.ndarray, own: bool = False) -> np.ndarray:
+        """Return how typical encoded rows (m, width) are.
 
-    def _network_energy(self, rows: np.ndarray, match: np.ndarray, folds: np.ndarray) -> np.ndarray:
-        """Return the network's part of the energies of rows that were located."""
+        `own`: they are the reference's, and copies of a row must not vouch for it.
+        """
+        match, folds = self.locate(rows)
+        return self._mixed(self._energies(rows, match, folds, own), rows, match, own)
+
+    def _energies(
+        self, rows: np.ndarray, match: np.ndarray, folds: np.ndarray, own: bool = False
+    ) -> np.ndarray:
+        """Return both energies (m, 2) of rows that were located."""
         known = match >= 0
-        self._judge(folds[known])
-        out = np.empty(len(rows))
-        out[known] = self.judged[match[known]]
-        out[~known] = self.whole.energy(rows[~known])
+        out = np.empty((len(rows), 2))
+        out[known] = self._judge(folds[known], own)[match[known]]
+        out[~known] = self.whole.judge(rows[~known])
         return out
 
     def log_density(self, rows: np.ndarray) -> np.ndarray:
@@ -115,7 +150,7 @@ class Reference:
         log p = low + (energy + 1) / 2 * (high - low)
         """
         match, folds = self.locate(rows)
-        energy = self._network_energy(rows, match, folds)
+        energy = self._energies(rows, match, folds)[:, 0]
         out = np.empty(len(rows))
         for fold in np.unique(folds):
             low, high = self.without(int(fold)).percentiles()
@@ -123,11 +158,11 @@ class Reference:
             out[mine] = low + (energy[mine] + 1) / 2 * (high - low)
         return out
 
-    def explain(self, rows: np.ndarray, blocks: list[np.ndarray]) -> np.ndarray:
-        """Return, per row and block of columns, the energy gained by not knowing the block."""
+    def explain(self, rows: np.ndarray, blocks: list[np.ndarray], own: bool = False) -> np.ndarray:
+        """Return, per row and block of columns, what the score gains by not knowing the block."""
         out = np.zeros((len(rows), len(blocks)))
         match, folds = self.locate(rows)
-        energy = self._mixed(self._network_energy(rows, match, folds), rows, match >= 0)
+        score = self._mixed(self._energies(rows, match, folds, own), rows, match, own)
         told = [j for j, block in enumerate(blocks) if len(block)]
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
@@ -138,7 +173,8 @@ class Reference:
                 for copy, j in zip(hidden, part, strict=True):
                     copy[:, blocks[j]] = np.nan
                 shown = hidden.reshape(-1, rows.shape[1])
-                known = np.tile(match[mine] >= 0, len(part))
-                gained = self._mixed(self.without(int(fold)).energy(shown), shown, known)
-                out[np.ix_(mine, part)] = gained.reshape(len(part), -1).T - energy[mine, None]
+                same = np.tile(match[mine], len(part))
+                energies = self.without(int(fold), own).judge(shown)
+                gained = self._mixed(energies, shown, same, own)
+                out[np.ix_(mine, part)] = gained.reshape(len(part), -1).T - score[mine, None]
         return out

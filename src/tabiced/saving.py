@@ -22,6 +22,7 @@ from tabiced.columns import ColumnPlan, Filled, Ignored, Levels, Measured, Plan
 from tabiced.contexts import Reader, View
 from tabiced.model import Network
 from tabiced.reference import Reference
+from tabiced.scoring import Scoring
 from tabiced.weights import WeightsError, read_card, write_atomically
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def save_estimator(model: ICED, path: str | os.PathLike[str]) -> None:
         reader = reference.reader
         facts["tile"] = reader.tile
         facts["is_measured"] = reference.is_measured
+        facts["scoring"] = reference.scoring.to_dict()
         tensors = {name: getattr(reference, name) for name in ("matrix", "first", "group", "fold")}
         for i, view in enumerate(reader.views):
             tensors[f"view.{i}"] = view.columns
@@ -99,7 +101,7 @@ def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estim
                 **kept,
                 "is_measured": facts["is_measured"],
                 "reader": reader,
-                "tail_weight": model.tail_weight,
+                "scoring": Scoring(**facts["scoring"]),
             }
         )
     return model

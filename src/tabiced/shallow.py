@@ -1,7 +1,8 @@
 """A small branch without attention: energies from the statistics of rows alone.
 
 It knows less of the prior than the large network beside it and so carries over better to real
-tables. Both are trained apart, each by a loss of its own, and what is returned is their mean.
+tables. Both are trained apart, each by a loss of its own. How typical a row is, is decided by both
+together, its density by the large one.
 """
 
 from __future__ import annotations

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import numpy as np
 
-EXPECTED = -1.0  # mean of log(2 min(u, 1 - u)), u uniform: what a missing cell counts as
+EXPECTED = 2.0  # mean square of log(2 min(u, 1 - u)), u uniform: what a missing cell counts as
 QUANTILES = (0.1, 0.9)
 
 
 class Tails:
-    """Sums of the cells' log tail probabilities, on the scale of energies.
+    """Length of the vector of the cells' log tail probabilities, on the scale of energies.
 
-        sum_j log(2 min(P(X_j <= x_j), P(X_j >= x_j), 1/2)),    higher = further inside
+        -sqrt(sum_j t_j^2),    t_j = log(2 min(P(X_j <= x_j), P(X_j >= x_j), 1/2))
 
-    with probabilities counted among the reference rows. -1 and +1 are the sums' own 10th and 90th
-    percentile there; beyond them the scale bends, as ends of columns can be far out.
+    with probabilities counted among the reference rows; higher = further inside. A square lets a
+    single cell far out count for more than several that lie a little out. -1 and +1 are the 10th
+    and 90th percentile of the reference rows; beyond them the scale bends, as ends of columns can
+    be far out.
     """
 
     def __init__(self, rows: np.ndarray):
         """Take encoded reference rows (n, width), NaN = missing."""
         self.columns = [np.sort(column[~np.isnan(column)]) for column in rows.T]
-        self.low, self.high = np.quantile(self._sum(rows, np.array(True)), QUANTILES)
+        self.low, self.high = np.quantile(self._depth(rows, np.array(True)), QUANTILES)
 
     def __call__(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Return a number for each row (m, width).
@@ -33,10 +35,10 @@ class Tails:
         """
         if self.high <= self.low:
             return np.zeros(len(rows))
-        place = (2 * self._sum(rows, own) - self.high - self.low) / (self.high - self.low)
+        place = (2 * self._depth(rows, own) - self.high - self.low) / (self.high - self.low)
         return 2 * np.arcsinh(place / 2)
 
-    def _sum(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def _depth(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
         total, own = np.zeros(len(rows)), own.astype(int)
         for known, x in zip(self.columns, rows.T, strict=True):
             n = np.maximum(0, len(known) - own)
@@ -44,5 +46,6 @@ class Tails:
             above = len(known) - np.searchsorted(known, x, side="left") - own
             # A copy may differ in the last digit and so be outside of all, itself included.
             share = (np.minimum(below, above).clip(0) + 0.5) / (n + 1)
-            total += np.where(np.isnan(x), EXPECTED, np.log(2 * np.minimum(share, 0.5)))
-        return total
+            tail = np.log(2 * np.minimum(share, 0.5))
+            total += np.where(np.isnan(x), EXPECTED, np.square(tail))
+        return -np.sqrt(total)

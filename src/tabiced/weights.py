@@ -17,6 +17,7 @@ from safetensors.torch import load, save
 
 from tabiced.atomic import whole_file
 from tabiced.model import Network, NetworkConfig
+from tabiced.scoring import Scoring
 
 SHIPPED = Path(__file__).parent / "weights" / "iced.json"
 FILE_BYTES = 14 * 2**20
@@ -51,7 +52,13 @@ def save_network(network: Network, card: Path, **facts: Any) -> None:
         write_atomically(path, content)
         files[path.name] = hashlib.sha256(content).hexdigest()
     text = json.dumps(
-        {"architecture": network.config.to_dict(), **facts, "sha256": files}, indent=2
+        {
+            "architecture": network.config.to_dict(),
+            "scoring": network.scoring.to_dict(),
+            **facts,
+            "sha256": files,
+        },
+        indent=2,
     )
     write_atomically(card, text.encode() + b"\n")
 
@@ -91,6 +98,7 @@ def _load(path: Path) -> Network:
         state |= load(content)
     try:
         network = Network(NetworkConfig(**card["architecture"]))
+        network.scoring = Scoring(**card.get("scoring", {}))
         network.load_state_dict({name: tensor.float() for name, tensor in state.items()})
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise WeightsError(f"{path.name} does not fit this version of tabiced: {error}") from None

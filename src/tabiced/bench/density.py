@@ -175,8 +175,11 @@ def estimate(
 
 
 def _measure(method: Method, table: Table, seed: int, in_nats: bool) -> dict[str, object]:
+    """Measure the log-density where the method estimates one, else its score."""
     start = time.perf_counter()
-    score = attempt(method.name, method.score, table.context, table.query, seed)
+    found = attempt(
+        method.name, method.log_density or method.score, table.context, table.query, seed
+    )
     row: dict[str, object] = {
         "rows": len(table.context),
         "columns": table.context.shape[1],
@@ -186,14 +189,10 @@ def _measure(method: Method, table: Table, seed: int, in_nats: bool) -> dict[str
         "mean_error": float("nan"),
         "median_error": float("nan"),
     }
-    if score is not None:
-        row["pairwise_accuracy"] = pairwise_accuracy(table.log_density, score)
-        row["kendall_tau"] = kendall_tau(table.log_density, score)
-    if in_nats and method.log_density is not None:
-        nats = score
-        if method.log_density is not method.score:
-            nats = attempt(method.name, method.log_density, table.context, table.query, seed)
-        if nats is not None:
-            error = np.abs(nats - table.log_density)
+    if found is not None:
+        row["pairwise_accuracy"] = pairwise_accuracy(table.log_density, found)
+        row["kendall_tau"] = kendall_tau(table.log_density, found)
+        if in_nats and method.log_density is not None:
+            error = np.abs(found - table.log_density)
             row["mean_error"], row["median_error"] = float(error.mean()), float(np.median(error))
     return row

@@ -105,8 +105,10 @@ def _batch(rows: np.ndarray, device: str) -> torch.Tensor:
 
 
 def version(weights: Path | str | None = None) -> str:
-    """Return twelve digits that identify the weights, so that results of others are kept apart."""
+    """Return twelve digits for the weights and their scoring: results of others are kept apart."""
     from tabiced.weights import read_card
 
-    digests = read_card(weights)["sha256"]
-    return hashlib.sha256("".join(sorted(digests.values())).encode()).hexdigest()[:12]
+    card = read_card(weights)
+    told = sorted(card["sha256"].values())
+    told += [f"{name} {value}" for name, value in sorted(card.get("scoring", {}).items()) if value]
+    return hashlib.sha256("".join(told).encode()).hexdigest()[:12]
