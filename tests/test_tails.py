@@ -101,6 +101,27 @@ def test_explanations_add_the_tails_of_a_cell(table):
     assert not np.allclose(plain, mixed)
 
 
+def test_another_value_in_a_constant_column_is_far_out(table):
+    wider = np.c_[table, np.full(len(table), 3.0), np.full(len(table), 1.0)]
+    queries = np.c_[table[:4] + 0.01, [3.0, 4.0, 3.0, 4.0], [1.0, 1.0, np.nan, -1.0]]
+    for weight in (0.0, 0.5):
+        plain = ICED(tail_weight=weight).fit(table)
+        model = ICED(tail_weight=weight).fit(wider)
+        with pytest.warns(UserWarning, match="is always 3.0 in the reference table"):
+            found = model.score_samples(queries)
+        expected = plain.score_samples(queries[:, :3])
+        np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=1e-9)
+        if weight == 0:
+            np.testing.assert_allclose(found, expected, atol=1e-9)
+        else:
+            once, twice = (expected - found)[[1, 3]]
+            assert once > 0.3 and twice > 0.3
+            tails, encoded = model.reference_.tails, model.plan_.encode(_read(queries))
+            depth = tails._depth(encoded, NEW, np.array([0.0, 1.0, 0.0, 2.0]))
+            lost = depth**2 - tails._depth(encoded, NEW) ** 2
+            np.testing.assert_allclose(lost, np.array([0, 1, 0, 2]) * math.log(121) ** 2, atol=1e-9)
+
+
 @pytest.mark.parametrize("weight", [-0.1, 1.1])
 def test_weights_outside_are_refused(table, weight):
     with pytest.raises(ValueError, match="tail_weight must lie between 0 and 1"):

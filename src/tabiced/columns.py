@@ -31,6 +31,12 @@ class Ignored:
     def encode(self, column: Column) -> np.ndarray:
         return np.empty((len(column.values), 0), np.float32)
 
+    def differs(self, column: Column) -> np.ndarray:
+        """Tell which cells hold another value than the constant."""
+        if self.value is None or column.kind != self.kind:
+            return np.zeros(len(column.values), bool)
+        return ~column.missing & ~_equals(column, self.value)
+
 
 @dataclass(frozen=True)
 class Filled:
@@ -146,6 +152,12 @@ class Plan:
         """Return the rows of an aligned table as a float32 matrix (n, width), NaN = missing."""
         pairs = zip(self.columns, table.columns, strict=True)
         return np.concatenate([plan.encode(column) for plan, column in pairs], 1)
+
+    def strange(self, table: Table) -> np.ndarray:
+        """Count in each row of an aligned table the cells that differ from a constant column."""
+        pairs = zip(self.columns, table.columns, strict=True)
+        counts = [plan.differs(column) for plan, column in pairs if isinstance(plan, Ignored)]
+        return np.sum(counts, 0, dtype=float) if counts else np.zeros(table.rows)
 
     def align(self, table: Table, owner: str = "the estimator") -> Table:
         """Bring the columns of a table into the order and to the kinds of the context's.
@@ -289,14 +301,13 @@ def _as_kind(plan: ColumnPlan, column: Column) -> Column:
 
 def _warn_of_others(plan: Ignored, column: Column) -> None:
     """Warn of values that an ignored column never had: users may expect them to count."""
-    if plan.value is None or column.kind != plan.kind:
-        return
-    other = ~column.missing & ~_equals(column, plan.value)
+    other = plan.differs(column)
     if other.any():
         row = int(np.flatnonzero(other)[0])
         warnings.warn(
-            f"{column.label} is always {plan.value!r} in the reference table and so is ignored, "
-            f"but {int(other.sum())} row(s) differ; the first is row {row}: {column.show(row)}.",
+            f"{column.label} is always {plan.value!r} in the reference table, so the network does "
+            f"not see it, but {int(other.sum())} row(s) differ; the first is row {row}: "
+            f"{column.show(row)}.",
             UserWarning,
             stacklevel=2,
         )

@@ -279,16 +279,22 @@ class ICED(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         reference = self.reference_
 
-        def judge(rows: np.ndarray) -> np.ndarray:
-            return np.zeros(len(rows)) if reference is None else reference.score(rows, own)
+        def judge(part: Table) -> np.ndarray:
+            if reference is None:
+                return np.zeros(part.rows)
+            return reference.score(self.plan_.encode(part), self.plan_.strange(part), own)
 
-        return self._stream(read_table(X), judge)
+        return self._stream_tables(read_table(X), judge)
 
     def _calibration(self, *, own: bool = False) -> np.ndarray:
         return np.zeros(1) if self.reference_ is None else self.reference_.calibration(own)
 
     def _stream(self, table: Table, judge: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Encode and judge the rows of a table chunk by chunk."""
+        return self._stream_tables(table, lambda part: judge(self.plan_.encode(part)))
+
+    def _stream_tables(self, table: Table, judge: Callable[[Table], np.ndarray]) -> np.ndarray:
+        """Judge the rows of a table, its columns in the reference's order, chunk by chunk."""
         if hasattr(self, "feature_names_in_") and table.names is None and table.frame is None:
             warnings.warn(
                 f"X does not have valid feature names, but {type(self).__name__} was fitted with "
@@ -304,7 +310,7 @@ class ICED(OutlierMixin, BaseEstimator):
             if self.reference_ is not None:
                 reader = self.reference_.reader
                 reader.verbose, reader.label = self.verbose, f"rows to {end:,} of {table.rows:,}"
-            parts.append(judge(self.plan_.encode(table.take(slice(start, end)))))
+            parts.append(judge(table.take(slice(start, end))))
         return np.concatenate(parts)
 
     def _remember_columns(self, table: Table) -> None:

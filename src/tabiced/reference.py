@@ -87,13 +87,18 @@ class Reference:
         return self._mixed(energies, self.matrix[self.first], distinct, own)[self.group]
 
     def _mixed(
-        self, energies: np.ndarray, rows: np.ndarray, match: np.ndarray, own: bool
+        self,
+        energies: np.ndarray,
+        rows: np.ndarray,
+        match: np.ndarray,
+        own: bool,
+        strange: np.ndarray | float = 0.0,
     ) -> np.ndarray:
         """Turn both energies of rows, located at `match`, into scores."""
         parts = self.scoring
         score = energies @ [1 - parts.shallow, parts.shallow]
         if self.tails is not None:
-            score = (1 - parts.tails) * score + parts.tails * self.tails(rows, match >= 0)
+            score = (1 - parts.tails) * score + parts.tails * self.tails(rows, match >= 0, strange)
         if parts.repeats and not self._hides_copies(own):
             score += parts.repeats * self.familiarity * ((match >= 0) & (self.count[match] > 1))
         return score
@@ -126,13 +131,16 @@ class Reference:
         match = self.copies(rows)
         return match, np.where(match < 0, -1, self.fold[match])
 
-    def score(self, rows: np.ndarray, own: bool = False) -> np.ndarray:
+    def score(
+        self, rows: np.ndarray, strange: np.ndarray | float = 0.0, own: bool = False
+    ) -> np.ndarray:
         """Return how typical encoded rows (m, width) are.
 
-        `own`: they are the reference's, and copies of a row must not vouch for it.
+        Each has `strange` (m,) cells in columns that are constant in the reference. `own`: the rows
+        are the reference's, and copies of a row must not vouch for it.
         """
-        match, folds = self.locate(rows)
-        return self._mixed(self._energies(rows, match, folds, own), rows, match, own)
+        match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
+        return self._mixed(self._energies(rows, match, folds, own), rows, match, own, strange)
 
     def _energies(
         self, rows: np.ndarray, match: np.ndarray, folds: np.ndarray, own: bool = False

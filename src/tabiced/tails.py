@@ -25,21 +25,28 @@ class Tails:
 
     def __init__(self, rows: np.ndarray):
         """Take encoded reference rows (n, width), NaN = missing."""
+        self.rows = len(rows)
         self.columns = [np.sort(column[~np.isnan(column)]) for column in rows.T]
         self.low, self.high = np.quantile(self._depth(rows, np.array(True)), QUANTILES)
 
-    def __call__(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def __call__(
+        self, rows: np.ndarray, own: np.ndarray, strange: np.ndarray | float = 0.0
+    ) -> np.ndarray:
         """Return a number for each row (m, width).
 
-        Rows that are `own` (m,), reference rows themselves, are left out of the counts.
+        Rows that are `own` (m,), reference rows themselves, are left out of the counts. A row has
+        `strange` (m,) further cells with a value that none of the reference rows has.
         """
         if self.high <= self.low:
-            return np.zeros(len(rows))
-        place = (2 * self._depth(rows, own) - self.high - self.low) / (self.high - self.low)
+            return np.zeros(len(rows)) - strange
+        depth = self._depth(rows, own, strange)
+        place = (2 * depth - self.high - self.low) / (self.high - self.low)
         return 2 * np.arcsinh(place / 2)
 
-    def _depth(self, rows: np.ndarray, own: np.ndarray) -> np.ndarray:
-        total, own = np.zeros(len(rows)), own.astype(int)
+    def _depth(
+        self, rows: np.ndarray, own: np.ndarray, strange: np.ndarray | float = 0.0
+    ) -> np.ndarray:
+        total, own = strange * np.log(self.rows + 1) ** 2 + np.zeros(len(rows)), own.astype(int)
         for known, x in zip(self.columns, rows.T, strict=True):
             n = np.maximum(0, len(known) - own)
             below = np.searchsorted(known, x, side="right") - own
