@@ -40,6 +40,7 @@ docs: $(COMPLETE)
 picture: $(READY)
 	$(BIN)/tabiced demo --picture docs/images/energy.png
 	$(BIN)/tabiced prior show --seed 3 --out docs/images/prior.png
+	$(BIN)/python benchmarks/generation_quality.py --picture docs/images/generation.png
 	mkdir -p build
 	$(BIN)/tabiced score src/tabiced/data/penguins.csv --report build/penguins.html
 	chromium --headless --no-sandbox --hide-scrollbars --window-size=1100,1000 \

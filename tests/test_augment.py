@@ -138,6 +138,35 @@ def test_columns_that_are_constant_inside_of_a_class() -> None:
     assert (rows[labels == 1, 0] == 5).all()
 
 
+def test_classes_that_hold_nothing_or_one_value() -> None:
+    X, y = table((18, 12))
+    for value in (np.nan, 1.0):
+        rows, labels = augmenter().fit_resample(np.where(y[:, None] == 1, value, X), y)
+        np.testing.assert_array_equal(rows[labels == 1], np.full((18, 3), value))
+    rows, labels = augmenter().fit_resample(np.ones((30, 2)), y)
+    assert (rows == 1).all() and Counter(labels.tolist()) == {0: 18, 1: 18}
+
+
+def test_a_class_of_one_row_without_numbers_or_with_gaps() -> None:
+    draw = np.random.default_rng(0)
+    y = np.repeat([0, 1], [29, 1])
+    text = pd.DataFrame({"a": draw.choice(["p", "q"], 30), "b": draw.choice(["r", "s"], 30)})
+    rows, labels = augmenter().fit_resample(text, y)
+    assert len(rows[labels == 1].drop_duplicates()) == 1  # its levels stay as they are
+    gaps = draw.normal(size=(30, 3))
+    gaps[29, 1] = np.nan
+    rows, labels = augmenter().fit_resample(gaps, y)
+    assert np.isnan(rows[labels == 1][:, 1]).all()
+    assert np.isfinite(rows[labels == 1][:, [0, 2]]).all()
+
+
+def test_one_class_needs_no_rows() -> None:
+    X, _ = table((30,))
+    rows, labels = augmenter().fit_resample(X, np.zeros(30, int))
+    np.testing.assert_array_equal(rows, X)
+    assert len(labels) == 30
+
+
 def test_text_alone_and_missing_cells() -> None:
     draw = np.random.default_rng(0)
     X = pd.DataFrame({name: draw.choice(["a", "b", None], 40) for name in "uv"})

@@ -138,6 +138,31 @@ def test_tables_without_numbers() -> None:
     assert new.isin(list("pqr")).all(axis=None)
 
 
+def test_empty_columns_and_empty_rows() -> None:
+    table = np.random.default_rng(0).normal(size=(30, 3))
+    table[:, 1] = np.nan
+    table[4] = np.nan
+    rows = draw(table, 30)  # one chain a row
+    assert np.isnan(rows[:, 1]).all() and np.isnan(rows[:, [0, 2]]).all(1).sum() == 1
+    rows, diagnostics = sample_rows(ICED(weights=NETWORK).fit(np.full((5, 2), np.nan)), 3)
+    assert np.isnan(rows).all() and diagnostics is None
+
+
+def test_tables_of_two_rows() -> None:
+    table = np.array([[1.5, 2.0], [3.0, -1.0]])
+    assert np.isfinite(draw(table, 6)).all()
+    assert (draw(table[[0, 0]], 3) == table[0]).all()
+
+
+def test_tables_too_small_or_infinite_are_refused() -> None:
+    table = np.random.default_rng(0).normal(size=(30, 3))
+    with pytest.raises(ValueError, match="1 sample"):
+        draw(table[:1])
+    table[4, 1] = np.inf
+    with pytest.raises(ValueError, match="Column 1 holds an infinite value"):
+        draw(table)
+
+
 @pytest.mark.parametrize("convert", [pl.from_pandas, np.asarray, lambda t: np.asarray(t).tolist()])
 def test_the_estimator_samples_the_kind_it_was_fitted_to(convert: Any) -> None:
     table = convert(mixed()[["number", "gaps"]])

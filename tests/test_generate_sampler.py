@@ -10,7 +10,7 @@ from tabiced.generate.density import NetworkDensity
 from tabiced.generate.diagnostics import Diagnostics, nearest_distances
 from tabiced.generate.kernels import Kernels
 from tabiced.generate.layout import Grid, Layout, State
-from tabiced.generate.sampler import Langevin, Metropolis, start_rows
+from tabiced.generate.sampler import TRUSTED_WIDTH, Langevin, Metropolis, start_rows
 from tests_support import random_network
 
 
@@ -94,6 +94,51 @@ def test_kernel_moves_leave_the_kernel_density_as_it_is() -> None:
         np.testing.assert_allclose(state.numbers[new].mean(0), first.numbers[old].mean(0), atol=0.4)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(30, 3), (4, 6), (40, 1), (3, 2)])
+def test_kernels_are_those_of_the_obvious_way(rows: int, columns: int) -> None:
+    draw = np.random.default_rng(0)
+    layout = Layout(draw.normal(size=(rows, columns)), [])
+    kernels, places = Kernels(layout, draw), draw.normal(size=(7, columns))
+    expected = np.empty((7, rows))
+    for i in range(rows):
+        inside = kernels.along[i].T @ kernels.along[i] + kernels.round[i] * np.eye(columns)
+        covariance = 0.7**2 * kernels.shape @ inside @ kernels.shape.T
+        gap = places - kernels.centres.numbers[i]
+        square = np.einsum("md,md->m", gap, np.linalg.solve(covariance, gap.T).T)
+        expected[:, i] = -0.5 * square - 0.5 * np.linalg.slogdet(covariance)[1]
+    difference = kernels._log_kernels(layout.state_of(places), 0.7) - expected
+    np.testing.assert_allclose(difference, difference[0, 0], atol=1e-9)
+    noise = kernels.noise(np.zeros(20_000, int), draw)
+    inside = kernels.along[0].T @ kernels.along[0] + kernels.round[0] * np.eye(columns)
+    root = np.linalg.inv(np.linalg.cholesky(kernels.shape @ inside @ kernels.shape.T))
+    np.testing.assert_allclose(np.cov((noise @ root.T).T), np.eye(columns), atol=0.06)
+
+
+def test_kernels_are_as_thin_as_the_cluster_they_lie_in() -> None:
+    """Two sticks, one along each column: no single shape fits both."""
+    draw = np.random.default_rng(0)
+    long, thin = draw.normal(0, 2, (2, 80)), draw.normal(0, 0.02, (2, 80))
+    sticks = [np.stack([long[0] - 8, thin[0]], 1), np.stack([thin[1], long[1] + 8], 1)]
+    kernels = Kernels(Layout(np.concatenate(sticks), []), draw)
+    centre = draw.integers(160, size=4000)
+    rows = kernels.centres.numbers[centre] + 0.3 * kernels.noise(centre, draw)
+    on_first = rows[:, 0] < -1
+    assert np.quantile(np.abs(rows[on_first, 1]), 0.9) < 0.1
+    assert np.quantile(np.abs(rows[~on_first, 0]), 0.9) < 0.1
+
+
+def test_rows_of_many_columns_keep_their_spread() -> None:
+    """Nearest rows lie further inside: kernels must not pull rows there."""
+    draw = np.random.default_rng(0)
+    context = draw.normal(size=(300, 20))
+
+    def density(rows: np.ndarray) -> np.ndarray:
+        return -0.5 * (rows.astype(np.float64) ** 2).sum(1)
+
+    rows = run(Layout(context, []), density, 600, Metropolis())
+    np.testing.assert_allclose((rows**2).mean(), (context**2).mean(), rtol=0.12)
+
+
 def test_levels_follow_their_joint_probabilities() -> None:
     table = np.array([[0.40, 0.02, 0.08], [0.05, 0.30, 0.15]])  # of two dependent columns
 
@@ -138,7 +183,7 @@ def test_with_less_trust_chains_follow_the_geometric_mean() -> None:
     low, high = (float(end[0]) for end in layout.box)
     grid = np.linspace(low, high, 4001)[:, None]
     kernels = Kernels(layout, np.random.default_rng(1))
-    log_mean = 0.5 * density(grid) + 0.5 * kernels.log_density(layout.state_of(grid), 0.3)
+    log_mean = 0.5 * density(grid) + 0.5 * kernels.log_density(layout.state_of(grid), TRUSTED_WIDTH)
     weight = np.exp(log_mean - log_mean.max())
     exact = np.cumsum(weight) / weight.sum()
     found = np.searchsorted(np.sort(rows), grid[:, 0]) / len(rows)
@@ -190,8 +235,8 @@ class Gaussian:
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         return -0.5 * (((rows - self.mean) / self.deviation) ** 2).sum(1)
 
-    def gradient(self, rows: np.ndarray) -> np.ndarray:
-        return -(rows.astype(np.float64) - self.mean) / self.deviation**2
+    def gradient(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self(rows), -(rows.astype(np.float64) - self.mean) / self.deviation**2
 
 
 def test_langevin_walks_up_the_density_and_then_stays() -> None:
@@ -249,7 +294,8 @@ def test_the_density_is_log_density_and_its_gradient() -> None:
     keep = np.isfinite(density(encoded))
     assert keep.any()
     np.testing.assert_allclose(density(encoded)[keep], expected[keep], rtol=1e-4, atol=1e-4)
-    slope, width = density.gradient(encoded), 3e-4
+    (value, slope), width = density.gradient(encoded), 3e-4
+    np.testing.assert_allclose(value, density(encoded), rtol=1e-4, atol=1e-4)
     for j in range(3):
         ahead, behind = encoded.copy(), encoded.copy()
         ahead[:, j] += width

@@ -20,8 +20,8 @@ class Density(Protocol):
         """Return log p (m,), -inf outside of the support."""
         ...
 
-    def gradient(self, rows: np.ndarray) -> np.ndarray:
-        """Return d log p / d rows (m, width), 0 for missing cells."""
+    def gradient(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return log p (m,) and d log p / d rows (m, width), 0 for missing cells."""
         ...
 
 
@@ -42,19 +42,24 @@ class NetworkDensity:
         self.low, self.high = self.reading.percentiles()
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        energy = self.reading.energy(rows, together=True)
+        return self._nats(self.reading.energy(rows, together=True))
+
+    def _nats(self, energy: np.ndarray) -> np.ndarray:
         nats = self.parts * (self.low + (energy + 1) / 2 * (self.high - self.low))
         return np.where(energy >= LOWEST_ENERGY, nats, -np.inf)
 
-    def gradient(self, rows: np.ndarray) -> np.ndarray:
+    def gradient(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         reader = self.reading.reader
-        out = np.zeros(rows.shape)
+        energy, slope = np.zeros(len(rows)), np.zeros(rows.shape)
         for view, context in self.reading.contexts():
             for start in range(0, len(rows), reader.tile):
-                part = rows[start : start + reader.tile, view.columns]
-                x = torch.from_numpy(part).to(reader.device)[None].requires_grad_()
-                energy = reader.network.energy(context, x).sum()
-                (slope,) = torch.autograd.grad(energy, x)
-                out[start : start + reader.tile, view.columns] += slope[0].double().cpu().numpy()
-        scale = self.parts * (self.high - self.low) / 2 / len(reader.views)
-        return np.where(np.isnan(rows), 0.0, np.nan_to_num(scale * out))
+                part = slice(start, start + reader.tile)
+                x = torch.from_numpy(rows[part, view.columns]).to(reader.device)[None]
+                found = reader.network.energy(context, x.requires_grad_())
+                (found_slope,) = torch.autograd.grad(found.sum(), x)
+                energy[part] += found[0].detach().double().cpu().numpy()
+                slope[part, view.columns] += found_slope[0].double().cpu().numpy()
+        views = len(reader.views)
+        scale = self.parts * (self.high - self.low) / 2 / views
+        clean = np.where(np.isnan(rows), 0.0, np.nan_to_num(scale * slope))
+        return self._nats(energy / views), clean

@@ -17,7 +17,7 @@ from tabiced.generate.density import Density
 from tabiced.generate.kernels import Kernels
 from tabiced.generate.layout import Layout, State
 
-TRUSTED_WIDTH = 0.3  # of the kernels in q, in distances between near rows
+TRUSTED_WIDTH = 0.2  # of the kernels in q, in distances between near rows
 
 Progress = Callable[[Iterable[int]], Iterable[int]]
 """Wraps the steps, to show how far they are."""
@@ -47,7 +47,7 @@ class Metropolis:
 
     steps: int = 30
     trust: float = 0.5
-    kernel_moves: float = 0.2
+    kernel_moves: float = 0.5
     jumps: float = 0.0
     acceptance: float = 0.3
 
@@ -153,9 +153,9 @@ class Langevin:
         state = moved(start.numbers, self.start_noise)
         means = []
         for _ in progress(range(self.steps)):
-            rows = layout.rows_of(state)
-            means.append(_mean(density(rows)))
-            slope = density.gradient(rows)[:, layout.measured] * deviation
+            value, gradient = density.gradient(layout.rows_of(state))
+            means.append(_mean(value))
+            slope = gradient[:, layout.measured] * deviation
             state = moved(state.numbers + self.step * deviation * slope, self.noise)
         means.append(_mean(density(layout.rows_of(state))))
         return state, Trace(np.array(means), np.ones(self.steps))
