@@ -82,12 +82,21 @@ class Marginals:
     def _at(self, table: Tensor, index: Tensor) -> Tensor:
         return torch.gather(table, 2, torch.minimum(index.clamp_min(0), self.count - 1))
 
-    def __call__(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return distribution function, two log-spacings and tie share of (B, N, d) values."""
+    def places(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how many context values are smaller, and how many are not larger: (B, d, N)."""
+        x = values.detach().transpose(1, 2).contiguous()
+        return torch.searchsorted(self.sorted, x), torch.searchsorted(self.sorted, x, right=True)
+
+    def __call__(
+        self, values: Tensor, places: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return distribution function, two log-spacings and tie share of (B, N, d) values.
+
+        `places` are those of the values, if they are known.
+        """
         x = values.transpose(1, 2).contiguous()  # B d N
-        fixed = x.detach()
-        left = torch.searchsorted(self.sorted, fixed)
-        tied = torch.searchsorted(self.sorted, fixed, right=True) > left
+        left, right = places or self.places(values)
+        tied = right > left
         above = torch.minimum(left, self.count - 1)
         below = torch.where(tied, above, (left - 1).clamp_min(0))
         low, high = self._at(self.sorted, below), self._at(self.sorted, above)
@@ -116,14 +125,14 @@ class Marginals:
         rank, near, far, tie = (t.transpose(1, 2) for t in (rank, *spacings, tie))
         return rank, near, far, tie
 
-    def tails(self, values: Tensor, own: int) -> Tensor:
-        """Return log(2 min(P(X <= x), P(X >= x), 1/2)) of (B, N, d) values, by counting.
+    def tails(self, places: tuple[Tensor, Tensor], own: int) -> Tensor:
+        """Return log(2 min(P(X <= x), P(X >= x), 1/2)) of values (B, N, d), by counting.
 
         `own` of the context values are a value's own and are not counted: 1 for context rows.
         """
-        x = values.detach().transpose(1, 2).contiguous()
-        below = torch.minimum(torch.searchsorted(self.sorted, x, right=True), self.count)
-        above = (self.count - torch.searchsorted(self.sorted, x)).clamp_min(0)
+        smaller, not_larger = places
+        below = torch.minimum(not_larger, self.count)
+        above = (self.count - smaller).clamp_min(0)
         share = (torch.minimum(below, above) - own + 0.5) / (self.count - own + 1)
         return torch.log((2 * share).clamp(1e-6, 1.0)).transpose(1, 2)
 
@@ -230,7 +239,8 @@ class Cells:
         """
         missing = rows.isnan()
         standard, z = self._scaled(rows)
-        rank, near, far, tie = self.marginals(z)
+        places = self.marginals.places(z)
+        rank, near, far, tie = self.marginals(z, places)
         residual = (standard - self.location) @ self.residual_map
         white = self.whiten(standard)
         if in_context:
@@ -276,6 +286,6 @@ class Cells:
             torch.log((residual.abs() * present).amax(-1) + 1e-2),
         ]
         summaries.append(missing.float().mean(-1))
-        tails = self.marginals.tails(z, own=1 if in_context else 0) * present
+        tails = self.marginals.tails(places, own=1 if in_context else 0) * present
         summaries += [(surprise * present).amax(-1), tails.sum(-1) / total, tails.amin(-1)]
         return torch.stack(features, -1), standard, white, torch.stack(summaries, -1)
