@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tabiced.cells import CELL_FEATURES, Cells, Marginals, inverse_square_root, soften
 from tabiced.neighbours import LOCAL_STATISTICS, NEIGHBOURS, Neighbours
+from tabiced.tails import EXPECTED, Tails
 from tests_support import mixed_table
 
 
@@ -54,6 +55,24 @@ def test_distribution_function_is_monotone_and_continuous_beyond_the_data():
     for table in (rank, near, far):
         assert table.isfinite().all()
     assert near[0, 0, 0] > near[0, 10_000, 0] and near[0, -1, 0] > near[0, 10_000, 0]
+
+
+def test_tails_are_those_the_estimator_counts():
+    context, query = mixed_rows(60, seed=0), mixed_rows(25, seed=1)
+    marginals, tails = Marginals(torch.from_numpy(context)[None]), Tails(context)
+    for rows, own in ((context, 1), (query, 0)):
+        x = torch.from_numpy(rows)[None]
+        found = marginals.tails(marginals.places(x), own)[0].numpy()
+        length = np.sqrt(np.where(np.isnan(rows), EXPECTED, found**2).sum(1))
+        np.testing.assert_allclose(-length, tails._depth(rows, np.array(bool(own))), rtol=1e-5)
+
+
+def mixed_rows(rows: int, seed: int) -> np.ndarray:
+    """Return rows with ties and missing cells."""
+    x = np.random.default_rng(seed).normal(size=(rows, 3))
+    x[:, 1] = x[:, 1].round()
+    x[::5, 2] = np.nan
+    return x
 
 
 def test_missing_cells_do_not_shape_their_column():
