@@ -142,7 +142,7 @@ class ICED(OutlierMixin, BaseEstimator):
             if self.tail_weight is not None:
                 scoring = replace(scoring, tails=self.tail_weight)
             self.reference_ = Reference(matrix, reader, seed, scoring)
-            self.reference_.whole.read()
+            self.reference_.read()
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:

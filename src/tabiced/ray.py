@@ -174,7 +174,7 @@ class Scorer:
             # Ray shows a worker no other GPU than its own.
             _move(self.model, reference, "cuda:0" if gpu else "cpu")
             reference.judged = judged
-            reference.whole.read()
+            reference.read()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Add the columns to some rows."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tabiced.contexts import Reader, Reading
+from tabiced.pairs import Pairs
 from tabiced.rows import Copies, hash_rows, is_measured, order_rows
 from tabiced.scoring import Scoring
 from tabiced.tails import Tails
@@ -96,12 +97,31 @@ class Reference:
     ) -> np.ndarray:
         """Turn both energies of rows, located at `match`, into scores."""
         parts = self.scoring
-        score = energies @ [1 - parts.shallow, parts.shallow]
+        known = match >= 0
+        score = energies @ [1 - parts.shallow, parts.shallow] * (1 - parts.tails - parts.pairs)
         if self.tails is not None:
-            score = (1 - parts.tails) * score + parts.tails * self.tails(rows, match >= 0, strange)
+            score += parts.tails * self.tails(rows, known, strange)
+        if parts.pairs:
+            score += parts.pairs * self.pairs(rows, np.where(known, self._judge_of[match], -1))
         if parts.repeats and not self._hides_copies(own):
-            score += parts.repeats * self.familiarity * ((match >= 0) & (self.count[match] > 1))
+            score += parts.repeats * self.familiarity * (known & (self.count[match] > 1))
         return score
+
+    def read(self) -> None:
+        """Read the whole reference now, not at the first query."""
+        self.whole.read()
+        if self.scoring.pairs:
+            _ = self.pairs
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        # Copies of measured rows are an artefact: they would vouch for each other.
+        return Pairs(self.matrix[self.first] if self.is_measured else self.matrix, self.reader)
+
+    @property
+    def _judge_of(self) -> np.ndarray:
+        """Return the place of each distinct row among those that `pairs` knows."""
+        return np.arange(len(self.first)) if self.is_measured else self.first
 
     @cached_property
     def familiarity(self) -> float:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tabiced.scoring import EnergyScale
+
 EXPECTED = 2.0  # mean square of log(2 min(u, 1 - u)), u uniform: what a missing cell counts as
-QUANTILES = (0.1, 0.9)
 
 
 class Tails:
@@ -18,16 +19,14 @@ class Tails:
         -sqrt(sum_j t_j^2),    t_j = log(2 min(P(X_j <= x_j), P(X_j >= x_j), 1/2))
 
     with probabilities counted among the reference rows; higher = further inside. A square lets a
-    single cell far out count for more than several that lie a little out. -1 and +1 are the 10th
-    and 90th percentile of the reference rows; beyond them the scale bends, as ends of columns can
-    be far out.
+    single cell far out count for more than several that lie a little out.
     """
 
     def __init__(self, rows: np.ndarray):
         """Take encoded reference rows (n, width), NaN = missing."""
         self.rows = len(rows)
         self.columns = [np.sort(column[~np.isnan(column)]) for column in rows.T]
-        self.low, self.high = np.quantile(self._depth(rows, np.array(True)), QUANTILES)
+        self.scale = EnergyScale(self._depth(rows, np.array(True)))
 
     def __call__(
         self, rows: np.ndarray, own: np.ndarray, strange: np.ndarray | float = 0.0
@@ -37,11 +36,9 @@ class Tails:
         Rows that are `own` (m,), reference rows themselves, are left out of the counts. A row has
         `strange` (m,) further cells with a value that none of the reference rows has.
         """
-        if self.high <= self.low:
+        if self.scale.is_flat:
             return np.zeros(len(rows)) - strange
-        depth = self._depth(rows, own, strange)
-        place = (2 * depth - self.high - self.low) / (self.high - self.low)
-        return 2 * np.arcsinh(place / 2)
+        return self.scale(self._depth(rows, own, strange))
 
     def _depth(
         self, rows: np.ndarray, own: np.ndarray, strange: np.ndarray | float = 0.0
