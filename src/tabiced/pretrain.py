@@ -24,6 +24,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -131,7 +132,9 @@ class Trainer:
             cell_budget=o.cell_budget,
             feature_dtype=torch.bfloat16 if self.bfloat and not plain else torch.float32,
         )
-        self.loss = LossConfig.paper() if o.loss == "paper" else LossConfig()
+        loss = LossConfig.paper() if o.loss == "paper" else LossConfig()
+        left_out: dict[str, Any] = dict.fromkeys(o.loss_without, 0.0)
+        self.loss = dataclasses.replace(loss, **left_out)
         self.step, self.tables, self.seconds = 0, 0, 0.0
         # Steps swing with the few shapes and priors of a round; what is kept is their mean.
         self.average = copy.deepcopy(self.network)
@@ -313,6 +316,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--without", nargs="*", default=(), help="ingredients of the prior to leave out")
     add("--curriculum", default="full", choices=sorted(CURRICULA))
     add("--loss", default="default", choices=("default", "paper"))
+    add(
+        "--loss-without",
+        nargs="*",
+        default=(),
+        choices=("regression", "ranking"),
+        help="terms of the loss to leave out",
+    )
     add("--size", default="shipped", choices=("shipped", "tiny"))
     add("--init", default="", help="start from these weights: 'shipped' or the path of a card")
     add(

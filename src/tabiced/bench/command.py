@@ -3,6 +3,7 @@
     python -m tabiced.bench macrodata --pack macrodata_dev.npz --device cuda --options n_views=4
     python -m tabiced.bench adbench --data FOLDER --methods ours KNN ECOD
     python -m tabiced.bench density --methods ours KDE GMM-BIC kNN
+    python -m tabiced.bench ablation --device cuda --compile
     python -m tabiced.bench page
 
 Methods: `ours` is the estimator `ICED` with its defaults (or `--options`), `network` the bare
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from tabiced._extras import MissingExtraError
 from tabiced.bench import (
+    ablation,
     adbench,
     augmentation,
     density,
@@ -45,6 +47,7 @@ COMMANDS = {
     "density": "tables with known log-density",
     "augmentation": "class-conditional augmentation, the paper's protocol",
     "speed": "time to fit a context and score queries, over rows and columns",
+    "ablation": "retrain with parts left out, score on the density tables",
     "page": "write docs/benchmarks.md from the stored results",
     "card": "write the stored results of the shipped weights into their card",
 }
@@ -55,6 +58,7 @@ QUICK: dict[str, dict[str, object]] = {  # what --quick asks for instead
     "pack": {"seeds": (0,), "smallest": 2},
     "density": {"tables": 1},
     "augmentation": augmentation.QUICK,
+    "ablation": ablation.QUICK,
     "speed": {"rows": (250,), "columns": (5, 20), "repeats": 1},
 }
 
@@ -115,6 +119,9 @@ def build_parser() -> argparse.ArgumentParser:
     command["speed"].add_argument("--repeats", type=int, default=speed.REPEATS)
     command["speed"].set_defaults(run=run_speed)
 
+    ablation.add_arguments(command["ablation"])
+    command["ablation"].set_defaults(run=lambda o: ablation.run(o, reporter(o.quiet)))
+
     command["page"].add_argument("--results", type=Path, default=RESULTS)
     command["page"].add_argument("--out", type=Path, default=Path("docs/benchmarks.md"))
     command["page"].set_defaults(run=run_page)
@@ -126,6 +133,8 @@ def build_parser() -> argparse.ArgumentParser:
         _add_tasks(command[name])
     for name in ("macrodata", "adbench", "density", "augmentation", "speed"):
         _add_methods(command[name])
+    for name in ("macrodata", "adbench", "density", "augmentation", "speed", "ablation"):
+        _add_run(command[name])
     for name in ("macrodata", "adbench", "density", "augmentation"):
         command[name].add_argument("--jobs", type=int, default=1, help="processes, on a CPU")
     return parser
@@ -135,6 +144,9 @@ def _add_methods(command: argparse.ArgumentParser) -> None:
     command.add_argument("--methods", nargs="+", default=["ours"])
     command.add_argument("--options", nargs="+", default=[], metavar="NAME=VALUE")
     command.add_argument("--weights", help="JSON card of other weights than the shipped ones")
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="cpu")
     command.add_argument("--out", type=Path, help=f"CSV file, by default in {RESULTS}")
     command.add_argument("--force", action="store_true", help="measure again what is stored")

@@ -136,7 +136,7 @@ def open_results(path: str | os.PathLike[str]) -> Results:
 
 def discard_stale(results: Results, suites: Sequence[str], tables: Iterable[int]) -> int:
     """Drop the rows of tables that the prior no longer draws as it did; return how many."""
-    current = {(s, str(i)): _check(draw(SUITES[s], i)) for s in suites for i in tables}
+    current = {(s, str(i)): mean_log_density(draw(SUITES[s], i)) for s in suites for i in tables}
 
     def is_stale(row: Row) -> bool:
         check = current.get((row["suite"], row["table"]))
@@ -145,7 +145,8 @@ def discard_stale(results: Results, suites: Sequence[str], tables: Iterable[int]
     return results.discard(is_stale)
 
 
-def _check(table: Table) -> float:
+def mean_log_density(table: Table) -> float:
+    """Return what tells a table from another that the same seed once drew."""
     return float(np.mean(table.log_density, dtype=np.float64))
 
 
@@ -161,7 +162,7 @@ def estimate(
     for name in suites:
         for index in tables:
             table = draw(SUITES[name], index)
-            check = _check(table)
+            check = mean_log_density(table)
             for method in methods:
                 key = {"suite": name, "table": index, **method.key}
                 if not force and key in results:

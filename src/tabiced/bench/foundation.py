@@ -13,10 +13,11 @@ import os
 import random
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
@@ -42,6 +43,8 @@ NAMES = tuple(PACKAGES)
 PASSES: dict[str, object] = {"TabICL": 8, "TabPFN": "auto"}
 ORDERS = {"TabICL": 4, "TabPFN": 10}
 LOWEST = torch.finfo(torch.float32).min  # for a query whose log-density is too low to be told
+
+T = TypeVar("T")
 
 
 class Unavailable(Exception):
@@ -78,15 +81,20 @@ def open_reasons(folder: str | os.PathLike[str]) -> Results:
 
 def choose(names: Sequence[str], device: str, benchmark: str, folder: Path) -> list[Method]:
     """Return the models that can run; store and print why the others cannot."""
+    return runnable({name: partial(method, name, device) for name in names}, benchmark, folder)
+
+
+def runnable(makers: Mapping[str, Callable[[], T]], benchmark: str, folder: Path) -> list[T]:
+    """Return what can be made; store and print the reasons of those that raise `Unavailable`."""
     chosen, reasons = [], open_reasons(folder)
-    for name in names:
+    for name, make in makers.items():
         key = {"benchmark": benchmark, "method": name}
         try:
-            chosen.append(method(name, device))
+            chosen.append(make())
         except Unavailable as reason:
             reasons.add({**key, "reason": str(reason)})
             reasons.sort()
-            print(f"{name} cannot run: {reason}")
+            print(f"{name} cannot run: {reason}", flush=True)
         else:
             reasons.discard(lambda row, key=key: all(row[k] == v for k, v in key.items()))  # type: ignore[misc]
     return chosen

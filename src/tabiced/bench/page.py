@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tabiced.bench import paper, prose
+from tabiced.bench import ablation, foundation, paper, prose
 from tabiced.bench.density import PAPER_SUITES, SUITES
 from tabiced.bench.metrics import median_ranks
 from tabiced.bench.ours import version
@@ -48,6 +48,7 @@ def page_text(results: Path, shipped: str) -> str:
         _density_section(_rows(results / "density.csv", shipped)),
         _adbench_section(_rows(results / "adbench.csv", shipped)),
         _macrodata_section(_rows(results / "macrodata.csv", shipped)),
+        _ablation_section(results),
         _speed_section(_rows(results / "speed.csv", shipped)),
         _machines_section(results, shipped),
         _missing_section(results / "unavailable.csv"),
@@ -272,6 +273,94 @@ def _speed_section(rows: list[Row]) -> str:
     return prose.SPEED + "\n" + markdown(["context", *own], lines)
 
 
+def _ablation_section(results: Path) -> str:
+    path = results / "ablation.csv"
+    rows = read_csv(path) if path.exists() else []
+    if not rows:
+        return ""
+    budgets = sorted({row["budget"] for row in rows}, key=lambda name: float(name.split("-")[0]))
+    parts = [
+        prose.ABLATION.format(
+            baseline=ablation.VARIANTS[ablation.BASELINE].title,
+            again=ablation.VARIANTS["another-seed"].title,
+            commands="\n".join(f"tabiced bench ablation {o}" for o in _different(rows, "options")),
+        ).strip()
+    ]
+    for budget in budgets:
+        parts.append(_ablation_tables([row for row in rows if row["budget"] == budget]))
+    stored = {row["variant"] for row in rows}
+    reasons = foundation.open_reasons(results).rows()
+    parts += [
+        f"{ablation.VARIANTS[row['method']].title} did not run: {row['reason']}."
+        for row in reasons
+        if row["benchmark"] == "ablation" and row["method"] not in stored
+    ]
+    return "\n\n".join(parts)
+
+
+def _different(rows: list[Row], column: str) -> list[str]:
+    return sorted({row[column] for row in rows})
+
+
+def _ablation_tables(rows: list[Row]) -> str:
+    """Show both metrics and what changes against the baseline, the paper's values below ours."""
+    tables = max(int(row["tables"]) for row in rows)
+    rows = [row for row in rows if int(row["tables"]) == tables]  # the others are not comparable
+    steps = {row["variant"]: f"{int(row['steps']):,}" for row in rows}
+    header = ["", *(SUITES[suite].title for suite in PAPER_SUITES), "mean"]
+    text = prose.ABLATION_BUDGET.format(
+        budget=rows[0]["budget"].replace("-", " "),
+        machines="; ".join(_different(rows, "machine")),
+        tables=tables,
+    )
+    parts = [text.strip()]
+    for metric, title in (
+        ("pairwise_accuracy", "Pairwise accuracy"),
+        ("kendall_tau", "Kendall's tau-b"),
+    ):
+        lines = _ablation_lines(
+            ablation.variant_means(rows, metric), paper.ablation(metric), _four, steps
+        )
+        parts += [f"#### {title}", markdown([*header, "steps"], lines)]
+    own, quoted = (
+        ablation.variant_means(rows, "pairwise_accuracy"),
+        paper.ablation("pairwise_accuracy"),
+    )
+    if ablation.BASELINE in own:
+        changes = _changes(own, ablation.BASELINE)
+        theirs = _changes(quoted, ablation.VARIANTS[ablation.BASELINE].quoted)
+        lines = _ablation_lines(changes, theirs, lambda value: f"{value:+.4f}")
+        parts += ["#### Change in pairwise accuracy", markdown(header, lines)]
+    return "\n\n".join(parts)
+
+
+def _changes(means: Means, base: str) -> Means:
+    """Return the means of all other rows less those of one."""
+    return {
+        name: {s: value - means[base][s] for s, value in parts.items() if s in means[base]}
+        for name, parts in means.items()
+        if name != base
+    }
+
+
+def _ablation_lines(
+    own: Means,
+    quoted: Means,
+    form: Callable[[float], str],
+    steps: dict[str, str] | None = None,
+) -> list[list[str]]:
+    columns, lines = [*PAPER_SUITES, "mean"], []
+    for name, parts in own.items():
+        variant = ablation.VARIANTS[name]
+        cells = _cells(_with_mean(parts, list(PAPER_SUITES)), columns, form)
+        lines.append([variant.title, *cells, *([steps[name]] if steps else [])])
+        if variant.quoted:
+            parts = _with_mean(quoted[variant.quoted], list(PAPER_SUITES))
+            cells = [_italic(cell) for cell in _cells(parts, columns, form)]
+            lines.append([f"*{variant.title}, paper*", *cells, *([""] if steps else [])])
+    return lines
+
+
 def _machines_section(results: Path, shipped: str) -> str:
     lines = []
     for path in sorted(results.glob("*.machines.json")):
@@ -289,6 +378,8 @@ def _missing_section(path: Path) -> str:
     """Add to the prose a line for each model that could not run, with the stored reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in read_csv(path) if path.exists() else []:
+        if row["benchmark"] == "ablation":  # told in its section; no weights are missing there
+            continue
         reasons.setdefault((row["method"], row["reason"]), []).append(row["benchmark"])
     lines = [
         f"- {name} did not run ({', '.join(benchmarks)}): {reason}."

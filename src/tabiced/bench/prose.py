@@ -71,6 +71,25 @@ tabiced bench macrodata --pack macrodata_dev.npz --methods ours baselines
 ```
 """
 
+ABLATION = """
+## Ablations
+
+Networks trained from scratch for the same time each, with one thing left out or exchanged, and
+measured on the tables of the density benchmark, each table in one pass. The training is short, and
+the *paper's values* are those of its own networks on its own tables: what can be compared are the
+changes against "{baseline}". "{again}" tells how much of them is chance.
+
+```sh
+{commands}
+```
+"""
+
+ABLATION_BUDGET = """
+### Trained for {budget}
+
+On {machines}. The means are over {tables} tables of each kind.
+"""
+
 SPEED = f"""
 ## Speed
 
