@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -140,7 +139,7 @@ class ICED(OutlierMixin, BaseEstimator):
             matrix, reader = self.plan_.encode(table), self._reader(table, seed)
             scoring = reader.network.scoring
             if self.tail_weight is not None:
-                scoring = replace(scoring, tails=self.tail_weight)
+                scoring = scoring.with_tails(self.tail_weight)
             self.reference_ = Reference(matrix, reader, seed, scoring)
             self.reference_.read()
         return self

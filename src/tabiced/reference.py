@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tabiced.components import Components
 from tabiced.contexts import Reader, Reading
 from tabiced.pairs import Pairs
 from tabiced.rows import Copies, hash_rows, is_measured, order_rows
@@ -52,7 +53,6 @@ class Reference:
         self.whole = Reading(self.reader, self.matrix)
         self.parts: dict[tuple[int, bool], Reading] = {}
         self.copies = Copies(self.matrix[self.first])
-        self.tails = Tails(self.matrix) if self.scoring.tails else None
         self.count = np.bincount(self.group)  # of each distinct row
         # Both energies of the distinct rows, as far as known: without the row, without its copies.
         self.judged = [np.full((len(self.first), 2), np.nan) for _ in range(2)]
@@ -96,15 +96,22 @@ class Reference:
         strange: np.ndarray | float = 0.0,
     ) -> np.ndarray:
         """Turn both energies of rows, located at `match`, into scores."""
-        parts = self.scoring
-        known = match >= 0
-        score = energies @ [1 - parts.shallow, parts.shallow] * (1 - parts.tails - parts.pairs)
-        if self.tails is not None:
-            score += parts.tails * self.tails(rows, known, strange)
-        if parts.pairs:
-            score += parts.pairs * self.pairs(rows, np.where(known, self._judge_of[match], -1))
-        if parts.repeats and not self._hides_copies(own):
-            score += parts.repeats * self.familiarity * (known & (self.count[match] > 1))
+        says, known = self.scoring, match >= 0
+        network = 1 - says.tails - says.components - says.pairs
+        parts = [((1 - says.shallow) * network, energies[:, 0])]
+        if says.shallow:
+            parts.append((says.shallow * network, energies[:, 1]))
+        if says.tails:
+            parts.append((says.tails, self.tails(rows, known, strange)))
+        if says.components:
+            components, tails = self.component_tails
+            parts.append((says.components, tails(components(rows), known)))
+        if says.pairs:
+            judge = np.where(known, self._judge_of[match], -1)
+            parts.append((says.pairs, self.pairs(rows, judge)))
+        score = says.blend(parts)
+        if says.repeats and not self._hides_copies(own):
+            score += says.repeats * self.familiarity * (known & (self.count[match] > 1))
         return score
 
     def read(self) -> None:
@@ -112,6 +119,15 @@ class Reference:
         self.whole.read()
         if self.scoring.pairs:
             _ = self.pairs
+
+    @cached_property
+    def tails(self) -> Tails:
+        return Tails(self.matrix)
+
+    @cached_property
+    def component_tails(self) -> tuple[Components, Tails]:
+        components = Components(self.matrix)
+        return components, Tails(components(self.matrix))
 
     @cached_property
     def pairs(self) -> Pairs:

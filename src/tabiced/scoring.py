@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -14,18 +14,40 @@ class Scoring:
     """How much of each part is in a score; the rest is the energy by all layers of the network.
 
     shallow: Share of the branch without attention in the network's part.
-    tails: Share of `Tails` in a score.
-    pairs: Share of `Pairs` in a score.
+    tails: Share of `Tails`.
+    components: Share of the tails of principal components.
+    pairs: Share of `Pairs`.
+    sharpness: How far the lowest part decides: 0 the mean of all, many the least of all.
     repeats: Weight of what exact repeats of a row tell; 0: copies of measured rows do not count.
     """
 
     shallow: float = 0.0
     tails: float = 0.0
+    components: float = 0.0
     pairs: float = 0.0
+    sharpness: float = 0.0
     repeats: float = 0.0
 
     def to_dict(self) -> dict[str, float]:
         return asdict(self)
+
+    def with_tails(self, share: float) -> Scoring:
+        """Return the same with another share of tails, the other parts in their proportions."""
+        rest = (1 - share) / (1 - self.tails) if self.tails < 1 else 0.0
+        others = {"components": self.components * rest, "pairs": self.pairs * rest}
+        return replace(self, tails=share, **others)
+
+    def blend(self, parts: list[tuple[float, np.ndarray]]) -> np.ndarray:
+        """Return the soft minimum of parts (m,), each with its share.
+
+        -1/s log sum_i share_i exp(-s part_i)
+        """
+        shares, values = np.array([share for share, _ in parts]), np.stack([v for _, v in parts])
+        if not self.sharpness:
+            return shares @ values
+        least = values.min(0)
+        weight = shares @ np.exp(-self.sharpness * (values - least))
+        return least - np.log(weight) / self.sharpness
 
 
 class EnergyScale:
