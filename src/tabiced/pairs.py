@@ -15,8 +15,8 @@ from tabiced.contexts import Reader
 from tabiced.description import Description, Rows
 from tabiced.scoring import EnergyScale
 
-JUDGES = 256  # reference rows that judge a pair
-LEAST, MOST = 8, 32  # pairs; between them, as many as show every column once
+JUDGES = 128  # reference rows that judge a pair
+LEAST, MOST = 16, 32  # pairs; between them, as many as show every column once
 SCALE_ROWS = 256  # reference rows that the scale is taken from
 
 

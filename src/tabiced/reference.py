@@ -52,6 +52,7 @@ class Reference:
     def _forget(self) -> None:
         self.whole = Reading(self.reader, self.matrix)
         self.parts: dict[tuple[int, bool], Reading] = {}
+        self.known_pairs: dict[bool, Pairs] = {}
         self.copies = Copies(self.matrix[self.first])
         self.count = np.bincount(self.group)  # of each distinct row
         # Both energies of the distinct rows, as far as known: without the row, without its copies.
@@ -107,8 +108,8 @@ class Reference:
             components, tails = self.component_tails
             parts.append((says.components, tails(components(rows), known)))
         if says.pairs:
-            judge = np.where(known, self._judge_of[match], -1)
-            parts.append((says.pairs, self.pairs(rows, judge)))
+            place = match if self._hides_copies(own) else self.first[match]
+            parts.append((says.pairs, self.pairs(own)(rows, np.where(known, place, -1))))
         score = says.blend(parts)
         if says.repeats and not self._hides_copies(own):
             score += says.repeats * self.familiarity * (known & (self.count[match] > 1))
@@ -118,7 +119,7 @@ class Reference:
         """Read the whole reference now, not at the first query."""
         self.whole.read()
         if self.scoring.pairs:
-            _ = self.pairs
+            self.pairs()
 
     @cached_property
     def tails(self) -> Tails:
@@ -129,15 +130,13 @@ class Reference:
         components = Components(self.matrix)
         return components, Tails(components(self.matrix))
 
-    @cached_property
-    def pairs(self) -> Pairs:
-        # Copies of measured rows are an artefact: they would vouch for each other.
-        return Pairs(self.matrix[self.first] if self.is_measured else self.matrix, self.reader)
-
-    @property
-    def _judge_of(self) -> np.ndarray:
-        """Return the place of each distinct row among those that `pairs` knows."""
-        return np.arange(len(self.first)) if self.is_measured else self.first
+    def pairs(self, own: bool = False) -> Pairs:
+        """Return what judges rows in pairs of columns: all rows, or each distinct one once."""
+        hides = self._hides_copies(own)
+        if hides not in self.known_pairs:
+            rows = self.matrix[self.first] if hides else self.matrix
+            self.known_pairs[hides] = Pairs(rows, self.reader)
+        return self.known_pairs[hides]
 
     @cached_property
     def familiarity(self) -> float:
