@@ -84,6 +84,11 @@ def tile_rows(config: NetworkConfig, device: str, context: int, columns: int, me
     return int(np.clip(memory // (4 * numbers), 8, most))
 
 
+def fill_tile(rows: np.ndarray, size: int) -> np.ndarray:
+    """Repeat the last row until there are `size`: the shape decides how numbers are rounded."""
+    return rows[np.minimum(np.arange(size), len(rows) - 1)]
+
+
 class Reader:
     """A network, the views it is shown, and the memory it may use."""
 
@@ -191,9 +196,7 @@ class Reading:
             parts = []
             with torch.inference_mode():
                 for i in progress(starts, reader.label, reader.verbose):
-                    part = rows[i : i + tile, view.columns]
-                    if len(part) < tile:
-                        part = np.concatenate([part, np.repeat(part[:1], tile - len(part), 0)])
+                    part = fill_tile(rows[i : i + tile, view.columns], tile)
                     query = torch.from_numpy(part).to(reader.device)
                     parts.append(reader.network.judge(context, query[None])[0])
                 out += torch.cat(parts).double().cpu().numpy()[: len(out)]

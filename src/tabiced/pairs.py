@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tabiced.contexts import Reader
+from tabiced.contexts import Reader, fill_tile
 from tabiced.description import Description, Rows
 from tabiced.scoring import EnergyScale
 
@@ -67,10 +67,9 @@ class Pairs:
         tile, out = self.reader.tile, np.empty(len(rows))
         for i in range(0, len(rows), tile):
             part = rows[i : i + tile]
-            # Tiles have one shape, as in `Reading.judge`: a row's score is the same in any batch.
-            padded = part[np.minimum(np.arange(tile), len(part) - 1)]
+            cells = fill_tile(part, tile)[:, self.columns]  # rows, pairs, 2
             with torch.inference_mode():
-                shown = self._tensor(padded[:, self.columns].transpose(1, 0, 2))
+                shown = self._tensor(cells.transpose(1, 0, 2))
                 energies = self._energies(self.description(shown))[:, : len(part)]
             known = own[i : i + tile]
             place = np.where(known < 0, -1, self.place[:, known])  # pairs, rows
