@@ -182,7 +182,8 @@ class Reading:
         """Return both energies (m, 2) of rows (m, width), those of `Network.judge`.
 
         Means over the views. Tiles always have the same shape, so that a row's energy does not
-        depend, to the last bit, on how many rows come along. Rows that are only ever scored
+        depend on how many rows come along, save for rounding by its place in the tile. Rows
+        that are only ever scored
         `together`, those of a fold, need no padding, and their context is not kept for them: their
         energies are.
         """
