@@ -116,8 +116,12 @@ class Reference:
         return score
 
     def read(self) -> None:
-        """Read the whole reference now, not at the first query."""
+        """Prepare all that judges new rows now, not at the first query."""
         self.whole.read()
+        if self.scoring.tails:
+            _ = self.tails
+        if self.scoring.components:
+            _ = self.component_tails
         if self.scoring.pairs:
             self.pairs()
 
