@@ -59,6 +59,18 @@ def test_a_blend_lies_between_the_mean_and_the_least():
     np.testing.assert_allclose(some[:2], slow)
 
 
+def test_a_part_without_a_share_does_not_matter_however_low_it_is():
+    low = (0.0, np.full(3, -1e6))
+    expected = Scoring(sharpness=0.5).blend(PARTS)
+    np.testing.assert_array_equal(Scoring(sharpness=0.5).blend([low, *PARTS]), expected)
+
+
+@pytest.mark.parametrize("wrong", [{"tails": 0.6, "pairs": 0.5}, {"shallow": 1.1}, {"pairs": -0.1}])
+def test_impossible_shares_are_refused(wrong: dict[str, float]):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        Scoring(**wrong)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_another_share_of_tails_leaves_the_others_in_proportion(share: float):
     given = Scoring(shallow=0.5, tails=0.2, components=0.1, pairs=0.3)

@@ -28,6 +28,11 @@ class Scoring:
     sharpness: float = 0.0
     repeats: float = 0.0
 
+    def __post_init__(self) -> None:
+        shares = self.tails + self.components + self.pairs
+        if min(asdict(self).values()) < 0 or max(self.shallow, shares) > 1 + 1e-9:
+            raise ValueError(f"Shares of a score must lie between 0 and 1 and add up to 1: {self}.")
+
     def to_dict(self) -> dict[str, float]:
         return asdict(self)
 
@@ -42,6 +47,7 @@ class Scoring:
 
         -1/s log sum_i share_i exp(-s part_i)
         """
+        parts = [(share, part) for share, part in parts if share > 0]
         shares, values = np.array([share for share, _ in parts]), np.stack([v for _, v in parts])
         if not self.sharpness:
             return shares @ values
