@@ -39,7 +39,6 @@ The results go to benchmarks/results/generation_quality.csv; what is there is no
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -52,7 +51,7 @@ import tabiced.prior  # noqa: F401  (makes the ingredients known)
 from tabiced import ICED
 from tabiced.bench.density import SUITES
 from tabiced.bench.ours import version
-from tabiced.bench.results import Results, number
+from tabiced.bench.results import Results, number, write_section
 from tabiced.cells import soften
 from tabiced.generate import Langevin, Metropolis, sample_rows
 from tabiced.generate.diagnostics import Diagnostics, nearest_distances
@@ -325,9 +324,7 @@ def main() -> None:
     told = "\n".join(summary(results))
     print(told)
     if given.page:
-        marked = re.compile(r"(<!-- measured -->\n).*(\n<!-- end -->)", re.DOTALL)
-        page = given.page.read_text()
-        given.page.write_text(marked.sub(lambda m: f"{m[1]}\n{told}\n{m[2]}", page))
+        write_section(given.page, told)
 
 
 if __name__ == "__main__":

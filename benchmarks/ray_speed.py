@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import tempfile
 import time
 from pathlib import Path
@@ -28,6 +27,7 @@ import pyarrow.parquet as pq
 import torch
 
 from tabiced import ICED
+from tabiced.bench.results import write_section
 from tabiced.bench.speed import mixture
 from tabiced.model import Network, NetworkConfig
 from tabiced.ray import connect, score_parquet
@@ -145,11 +145,7 @@ def main() -> None:
     text = summarise(cost, rates, context)
     print(f"\n{text}")
     if options.page:
-        marked = re.compile(r"(<!-- measured -->\n).*(\n<!-- end -->)", re.DOTALL)
-        page, count = marked.subn(rf"\g<1>\n{text}\n\g<2>", options.page.read_text())
-        if count != 1:
-            raise SystemExit(f"{options.page} has no section between the marks.")
-        options.page.write_text(page)
+        write_section(options.page, text)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tabiced.bench.results import Results, number, read_csv
+from tabiced.bench.results import Results, number, read_csv, write_section
 from tabiced.bench.tasks import side_by_side
 
 
@@ -88,3 +88,14 @@ def test_a_file_of_another_benchmark_is_refused(tmp_path):
     (tmp_path / "r.csv").write_text("suite,method,accuracy\na,b,1\n")
     with pytest.raises(ValueError, match="suite, method, accuracy"):
         results(tmp_path / "r.csv")
+
+
+def test_a_section_of_a_page_is_replaced(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- one -->\nold\n<!-- end -->\nb\n<!-- two -->\nkept\n<!-- end -->\n")
+    write_section(page, r"new \1", "one")
+    told = "a\n<!-- one -->\n\nnew \\1\n\n<!-- end -->\nb\n<!-- two -->\nkept\n<!-- end -->\n"
+    assert page.read_text() == told
+    with pytest.raises(ValueError, match="needs one section"):
+        write_section(page, "new", "three")
+    assert page.read_text() == told

@@ -119,8 +119,8 @@ def score(
 ) -> None:
     """Rank the rows of a table, the most unusual first.
 
-    Each row is judged by the others, or by the rows of a reference table. The energy is an
-    unnormalised log-density; the p-value is the share of reference rows at least as unusual.
+    Each row is judged by the others, or by the rows of a reference table. The energy tells how
+    typical a row is; the p-value is the share of reference rows at least as unusual.
     Rows are counted from 0. Tables larger than the memory are fine.
     """
     if engine == "ray":

@@ -15,6 +15,7 @@ from tabiced.bench.summary import (
     Means,
     adbench_tables,
     density_means,
+    label,
     macrodata_means,
     margins,
     speed_means,
@@ -203,6 +204,8 @@ def _adbench_table(rows: list[Row], protocol: str, setting: str) -> str:
         **{name: parts for name, parts in quoted.items() if name not in measured},
         **measured,
     }
+    here = [row for row in rows if (row["protocol"], row["setting"]) == (protocol, setting)]
+    seeds = {name: str(len({r["seed"] for r in here if label(r) == name})) for name in measured}
     grid = [[parts.get(idx, float("nan")) for parts in shown.values()] for idx in tables]
     ranks = dict(zip(shown, median_ranks(grid), strict=True))
     lines = []
@@ -216,10 +219,11 @@ def _adbench_table(rows: list[Row], protocol: str, setting: str) -> str:
                 f"{ranks[name]:.1f}",
                 _two(_mean(precision[name])) if own else "",
                 str(sum(value == value for value in shown[name].values())),
+                seeds.get(name, ""),
             ]
         )
-    header = ["", "mean AUROC", "*in the paper*", "median rank", "average precision", "tables"]
-    return markdown(header, lines)
+    header = ["", "mean AUROC", "*in the paper*", "median rank", "average precision"]
+    return markdown([*header, "tables", "seeds"], lines)
 
 
 def _mean(parts: dict[str, float]) -> float:

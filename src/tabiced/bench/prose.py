@@ -42,7 +42,7 @@ rows come from the clean process: no perturbation, contamination, copies or miss
 ADBENCH = f"""
 ## ADBench
 
-Anomaly detection on real tables: AUROC in percent, the mean over five seeds, then over the tables.
+Anomaly detection on real tables: AUROC in percent, the mean over the seeds, then over the tables.
 The protocol is the paper's, inferred from its values for single tables, which ECOD, COPOD and KNN
 reproduce. It draws tables of fewer than {LEAST_ROWS} rows up to that size, with replacement, before
 the split, so that copies of query rows lie in the context; further below they stay as they are.

@@ -5,9 +5,12 @@ import csv
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
+
+from tabiced.atomic import whole_file
 
 Row = dict[str, str]
 
@@ -145,3 +148,13 @@ def note_machine(path: str | os.PathLike[str], labels: Iterable[str], machine: s
     known = json.loads(side.read_text()) if side.exists() else {}
     known.update({label: machine for label in labels})
     side.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def write_section(page: Path, text: str, mark: str = "measured") -> None:
+    """Put text between `<!-- mark -->` and the next `<!-- end -->` of a Markdown page."""
+    section = re.compile(rf"(<!-- {re.escape(mark)} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    told, count = section.subn(lambda m: f"{m[1]}\n{text}\n{m[2]}", page.read_text())
+    if count != 1:
+        raise ValueError(f"{page} needs one section between <!-- {mark} --> and <!-- end -->.")
+    with whole_file(page) as part:
+        part.write_text(told)
