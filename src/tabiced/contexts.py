@@ -128,9 +128,12 @@ class Reading:
     Contexts that exceed the reader's budget are read again whenever they are needed.
     """
 
-    def __init__(self, reader: Reader, rows: np.ndarray):
-        """Take context rows (n, width); nothing is read before it is needed."""
-        self.reader = reader
+    def __init__(self, reader: Reader, rows: np.ndarray, shown: int | None = None):
+        """Take context rows (n, width); nothing is read before it is needed.
+
+        The layers of the network see only the first `shown` of them.
+        """
+        self.reader, self.shown = reader, shown
         # The network compares rows with each other: a single one is shown twice.
         self.rows = rows if len(rows) > 1 else np.repeat(rows, 2, 0)
         self.kept: dict[int, Context] = {}
@@ -163,7 +166,7 @@ class Reading:
         rows = torch.from_numpy(self.rows[:, view.columns]).to(self.reader.device)
         # Not inference mode: gradients with respect to queries may be wanted from this context.
         with torch.no_grad():
-            return self.reader.network.read(rows[None], counted, view.order)
+            return self.reader.network.read(rows[None], counted, view.order, self.shown)
 
     def percentiles(self) -> tuple[float, float]:
         """Return the 10th and 90th percentile of the context's own log-density."""

@@ -326,16 +326,21 @@ class Network(nn.Module):
     # ---- from values to energies
 
     def read(
-        self, context: Tensor, categorical: Tensor | None = None, order: Tensor | None = None
+        self,
+        context: Tensor,
+        categorical: Tensor | None = None,
+        order: Tensor | None = None,
+        shown: int | None = None,
     ) -> Context:
         """Read context rows (B, n, d), NaN = missing.
 
         `categorical` (d,) marks columns whose values are counted, not measured; it matters for the
-        percentiles alone. `order` is passed on to `column_names`.
+        percentiles alone. `order` is passed on to `column_names`. All rows are described by all,
+        but the layers see only the first `shown`.
         """
         description = self.describe(context)
         names = self.column_names(description.column_key, order)
-        memory, last = self.encode(description.context, names)
+        memory, last = self.encode(description.context.take(slice(shown)), names)
 
         def percentiles() -> Tensor:
             return self.percentiles(description, self.level_of(last, memory), categorical)

@@ -51,12 +51,11 @@ class Reference:
 
     def _forget(self) -> None:
         self.whole = Reading(self.reader, self.matrix)
-        self.parts: dict[tuple[int, bool], Reading] = {}
+        self.readings: dict[tuple[int, bool, bool], Reading] = {}
         self.known_pairs: dict[bool, Pairs] = {}
         self.copies = Copies(self.matrix[self.first])
         self.count = np.bincount(self.group)  # of each distinct row
-        # Both energies of the distinct rows, as far as known: without the row, without its copies.
-        self.judged = [np.full((len(self.first), 2), np.nan) for _ in range(2)]
+        self.judged: dict[tuple[bool, bool], np.ndarray] = {}  # what `_judge` knows already
         self.usual_surprise: np.ndarray | None = None  # of reference cells, for explanations
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,21 +66,28 @@ class Reference:
         vars(self).update(state)
         self._forget()
 
-    def without(self, fold: int, own: bool = False) -> Reading:
+    def without(self, fold: int, own: bool = False, dense: bool = False) -> Reading:
         """Return the context that lacks the rows of a fold; fold -1 lacks none.
 
         Of equal rows one leaves. If `own` rows of the reference are searched for outliers, all do:
-        exact copies of a measured row are an artefact of how the table was made.
+        exact copies of a measured row are an artefact of how the table was made. `dense`: it is for
+        log-densities, and the network sees all of it.
         """
-        if fold < 0:
+        shown = None if dense or self._shows_all else self.scoring.rows
+        if fold < 0 and shown is None:
             return self.whole
-        place = fold, self._hides_copies(own)
-        if place not in self.parts:
+        place = fold, fold >= 0 and self._hides_copies(own), shown is None
+        if place not in self.readings:
             stays = self.fold[self.group] != fold
             if not place[1]:
                 stays |= self.first[self.group] != np.arange(len(self.group))
-            self.parts[place] = Reading(self.reader, self.matrix[stays])
-        return self.parts[place]
+            self.readings[place] = Reading(self.reader, self.matrix[stays], shown)
+        return self.readings[place]
+
+    @property
+    def _shows_all(self) -> bool:
+        """Tell whether the network sees all rows for scores, too."""
+        return not 0 < self.scoring.rows < len(self.matrix)
 
     def calibration(self, own: bool = False) -> np.ndarray:
         """Return the scores (n,) of the reference rows, each judged from outside."""
@@ -117,7 +123,7 @@ class Reference:
 
     def read(self) -> None:
         """Prepare all that judges new rows now, not at the first query."""
-        self.whole.read()
+        self.without(-1).read()
         if self.scoring.tails:
             _ = self.tails
         if self.scoring.components:
@@ -155,14 +161,16 @@ class Reference:
         """Tell whether a row is judged without its copies, too, or just without itself."""
         return self.is_measured and (own or not self.scoring.repeats)
 
-    def _judge(self, folds: np.ndarray, own: bool) -> np.ndarray:
+    def _judge(self, folds: np.ndarray, own: bool, dense: bool = False) -> np.ndarray:
         """Return both energies of the distinct rows, known at least for those of some folds."""
-        judged = self.judged[self._hides_copies(own) and len(self.first) < len(self.group)]
+        hides = self._hides_copies(own) and len(self.first) < len(self.group)
+        unknown = np.full((len(self.first), 2), np.nan)
+        judged = self.judged.setdefault((hides, dense or self._shows_all), unknown)
         for fold in np.unique(folds):
             members = np.flatnonzero(self.fold == fold)
             if np.isnan(judged[members]).any():
                 rows = self.matrix[self.first[members]]
-                judged[members] = self.without(int(fold), own).judge(rows, together=True)
+                judged[members] = self.without(int(fold), own, dense).judge(rows, together=True)
         return judged
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -182,13 +190,18 @@ class Reference:
         return self._mixed(self._energies(rows, match, folds, own), rows, match, own, strange)
 
     def _energies(
-        self, rows: np.ndarray, match: np.ndarray, folds: np.ndarray, own: bool = False
+        self,
+        rows: np.ndarray,
+        match: np.ndarray,
+        folds: np.ndarray,
+        own: bool = False,
+        dense: bool = False,
     ) -> np.ndarray:
         """Return both energies (m, 2) of rows that were located."""
         known = match >= 0
         out = np.empty((len(rows), 2))
-        out[known] = self._judge(folds[known], own)[match[known]]
-        out[~known] = self.whole.judge(rows[~known])
+        out[known] = self._judge(folds[known], own, dense)[match[known]]
+        out[~known] = self.without(-1, dense=dense).judge(rows[~known])
         return out
 
     def log_density(self, rows: np.ndarray) -> np.ndarray:
@@ -197,10 +210,10 @@ class Reference:
         log p = low + (energy + 1) / 2 * (high - low)
         """
         match, folds = self.locate(rows)
-        energy = self._energies(rows, match, folds)[:, 0]
+        energy = self._energies(rows, match, folds, dense=True)[:, 0]
         out = np.empty(len(rows))
         for fold in np.unique(folds):
-            low, high = self.without(int(fold)).percentiles()
+            low, high = self.without(int(fold), dense=True).percentiles()
             mine = folds == fold
             out[mine] = low + (energy[mine] + 1) / 2 * (high - low)
         return out

@@ -19,6 +19,8 @@ class Scoring:
     pairs: Share of `Pairs`.
     sharpness: How far the lowest part decides: 0 the mean of all, many the least of all.
     repeats: Weight of what exact repeats of a row tell; 0: copies of measured rows do not count.
+    rows: How many reference rows the layers of the network see; 0: all. The other parts, and the
+        statistics of rows that the layers start from, are of all.
     """
 
     shallow: float = 0.0
@@ -27,6 +29,7 @@ class Scoring:
     pairs: float = 0.0
     sharpness: float = 0.0
     repeats: float = 0.0
+    rows: int = 0
 
     def __post_init__(self) -> None:
         shares = self.tails + self.components + self.pairs
@@ -39,8 +42,8 @@ class Scoring:
     def with_tails(self, share: float) -> Scoring:
         """Return the same with another share of tails, the other parts in their proportions."""
         rest = (1 - share) / (1 - self.tails) if self.tails < 1 else 0.0
-        others = {"components": self.components * rest, "pairs": self.pairs * rest}
-        return replace(self, tails=share, **others)
+        components, pairs = self.components * rest, self.pairs * rest
+        return replace(self, tails=share, components=components, pairs=pairs)
 
     def blend(self, parts: list[tuple[float, np.ndarray]]) -> np.ndarray:
         """Return the soft minimum of parts (m,), each with its share.
