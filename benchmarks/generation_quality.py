@@ -207,7 +207,7 @@ def measure(tables: int, names: list[str], options: dict[str, float], results: R
                 "table": index,
                 "method": name,
                 "options": said if name == "ours" else "",
-                "weights": version() if name in WITH_NETWORK else "",
+                "weights": version(scoring=False) if name in WITH_NETWORK else "",
             }
             if key in results:
                 continue
@@ -238,7 +238,7 @@ def summary(results: Results) -> list[str]:
     """Return how the methods compare, as a table in Markdown."""
     groups: dict[str, list[dict[str, str]]] = {}
     for row in results.rows():
-        if row["weights"] in ("", version()):
+        if row["weights"] in ("", version(scoring=False)):
             groups.setdefault(f"{row['method']} {row['options']}".strip(), []).append(row)
     order = {name: place for place, name in enumerate(METHODS)}
     rivals = {

@@ -10,7 +10,9 @@ from tabiced.bench.card import scores
 from tabiced.bench.ours import version
 from tabiced.bench.page import page_text, write_page
 from tabiced.bench.summary import adbench_tables
-from tabiced.weights import WeightsError, read_card
+from tabiced.scoring import Scoring
+from tabiced.weights import WeightsError, read_card, save_network
+from tests_support import random_network
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -81,7 +83,7 @@ def test_results_of_other_weights_are_not_ours(results):
 
 
 def test_the_page_and_its_charts_are_reproducible(results, monkeypatch):
-    monkeypatch.setattr("tabiced.bench.page.version", lambda: "shipped")
+    monkeypatch.setattr("tabiced.bench.page.version", lambda scoring=True: "shipped")
     pages = []
     for name in ("one", "two"):
         write_page(results, results / name / "benchmarks.md")
@@ -92,11 +94,11 @@ def test_the_page_and_its_charts_are_reproducible(results, monkeypatch):
 
 def test_no_number_on_the_page_differs_from_the_stored_results():
     try:
-        shipped = version()
+        shipped = version(), version(scoring=False)
     except WeightsError:
         pytest.skip("no weights are shipped yet")
     page = (ROOT / "docs/benchmarks.md").read_text()
-    fresh = page_text(ROOT / "benchmarks/results", shipped)
+    fresh = page_text(ROOT / "benchmarks/results", *shipped)
     assert page == fresh, "run `tabiced bench page` to write docs/benchmarks.md anew"
 
 
@@ -115,7 +117,18 @@ def test_the_card_of_the_weights_tells_the_stored_results():
 
 
 def test_scores_are_means_of_the_rows_of_our_weights_alone(results, monkeypatch):
-    monkeypatch.setattr("tabiced.bench.card.version", lambda: "shipped")
+    monkeypatch.setattr("tabiced.bench.card.version", lambda scoring=True: "shipped")
     found = scores(results)
     # levels 0.8 and 0.6, bonus 0.1, indices 1 and 2, seeds 0 and 1
     assert found["ADBench"] == {"ood": 90.65, "anomaly": 70.65}
+
+
+def test_another_scoring_is_another_version_but_not_for_densities(tmp_path):
+    network = random_network()
+    found = {}
+    for tails in (0.0, 0.5):
+        network.scoring = Scoring(tails=tails)
+        save_network(network, tmp_path / "card.json")
+        found[tails] = [version(tmp_path / "card.json", scoring) for scoring in (True, False)]
+    assert found[0.0] == [found[0.5][1]] * 2
+    assert found[0.5][0] != found[0.5][1]

@@ -65,7 +65,7 @@ def ours(
         return augmenter.fit(X, y).sample(counts)
 
     said = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
-    return Generator("ours", generate, said, version(weights))
+    return Generator("ours", generate, said, version(weights, scoring=False))
 
 
 def nothing(

@@ -16,19 +16,19 @@ Scores = dict[str, dict[str, float]]
 
 def scores(results: Path) -> Scores:
     """Return the means of `ICED()` with the shipped weights, benchmark by benchmark."""
-    ours = f"ours {version()}"
+    ours, network = f"ours {version()}", f"ours {version(scoring=False)}"
     rows = {
         name: read_csv(path) if (path := results / f"{name}.csv").exists() else []
         for name in ("density", "adbench", "macrodata")
     }
     found: Scores = {}
     accuracy = density_means(rows["density"])
-    if ours in accuracy:
+    if network in accuracy:
         found["density, pairwise accuracy"] = {
-            suite: accuracy[ours][suite] for suite in PAPER_SUITES if suite in accuracy[ours]
+            suite: accuracy[network][suite] for suite in PAPER_SUITES if suite in accuracy[network]
         }
-        found["density, margin over the better of GMM-BIC and kNN"] = margins(accuracy, ours)
-        errors = density_means(rows["density"], "mean_error")[ours]
+        found["density, margin over the better of GMM-BIC and kNN"] = margins(accuracy, network)
+        errors = density_means(rows["density"], "mean_error")[network]
         found["log_density, mean error in nats"] = {
             name: errors[name] for name, suite in SUITES.items() if suite.in_nats and name in errors
         }

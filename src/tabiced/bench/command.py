@@ -167,7 +167,8 @@ def choose(options: argparse.Namespace, baselines: dict[str, Method]) -> list[Me
     for name in options.methods:
         if name == "ours":
             given = ours.parse_options(options.options)
-            chosen.append(ours.estimator(given, options.weights, options.device))
+            scoring = options.command != "density"
+            chosen.append(ours.estimator(given, options.weights, options.device, scoring))
         elif name == "network":
             chosen.append(ours.bare_network(None, options.weights, options.device))
         elif name == "baselines":

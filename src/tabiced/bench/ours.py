@@ -42,8 +42,12 @@ def estimator(
     options: Mapping[str, Any] | None = None,
     weights: Path | str | None = None,
     device: str = "cpu",
+    scoring: bool = True,
 ) -> Method:
-    """Measure `ICED(**options).fit(context).score_samples(query)`."""
+    """Measure `ICED(**options).fit(context)`: `score_samples`, or `log_density`.
+
+    Say `scoring=False` where it is the latter.
+    """
     given = dict(options or {})
 
     def fitted(context: np.ndarray, seed: int) -> Any:
@@ -59,7 +63,7 @@ def estimator(
         return fitted(context, seed).log_density(query)
 
     said = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
-    return Method("ours", score, log_density, options=said, weights=version(weights))
+    return Method("ours", score, log_density, options=said, weights=version(weights, scoring))
 
 
 def bare_network(
@@ -75,7 +79,7 @@ def bare_network(
     if network is None:
         from tabiced.weights import load_network
 
-        network, identity = load_network(weights), version(weights)
+        network, identity = load_network(weights), version(weights, scoring=False)
         network = copy.deepcopy(network)  # loaded weights are shared: others keep their device
     model = network.to(device)
 
@@ -104,11 +108,15 @@ def _batch(rows: np.ndarray, device: str) -> torch.Tensor:
     return torch.as_tensor(rows, dtype=torch.float32, device=device)[None]  # (1, n, d)
 
 
-def version(weights: Path | str | None = None) -> str:
-    """Return twelve digits for the weights and their scoring: results of others are kept apart."""
+def version(weights: Path | str | None = None, scoring: bool = True) -> str:
+    """Return twelve digits for the weights and their scoring: results of others are kept apart.
+
+    Densities and samples are the network's alone: their results do not depend on the `scoring`.
+    """
     from tabiced.weights import read_card
 
     card = read_card(weights)
     told = sorted(card["sha256"].values())
-    told += [f"{name} {value}" for name, value in sorted(card.get("scoring", {}).items()) if value]
+    parts = sorted(card.get("scoring", {}).items()) if scoring else []
+    told += [f"{name} {value}" for name, value in parts if value]
     return hashlib.sha256("".join(told).encode()).hexdigest()[:12]

@@ -32,9 +32,9 @@ def write_page(results: Path, out: Path) -> None:
     """Write the page and its charts."""
     from tabiced.bench.charts import draw_adbench
 
-    shipped = version()
+    shipped = version(), version(scoring=False)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page_text(results, shipped))
+    out.write_text(page_text(results, *shipped))
     rows = _rows(results / "adbench.csv", shipped)
     for setting in SETTING_TITLES:
         measured, quoted, tables = adbench_values(rows, "paper", setting)
@@ -42,10 +42,10 @@ def write_page(results: Path, out: Path) -> None:
             draw_adbench(measured, quoted, out.parent / "images" / f"adbench_{setting}.svg")
 
 
-def page_text(results: Path, shipped: str) -> str:
-    """Return the page as Markdown; `shipped` identifies the weights whose results are ours."""
+def page_text(results: Path, *shipped: str) -> str:
+    """Return the page as Markdown; `shipped` are names of the weights whose results are ours."""
     sections = [
-        prose.INTRODUCTION.format(ours=OURS, shipped=shipped),
+        prose.INTRODUCTION.format(ours=OURS, shipped=shipped[0]),
         _density_section(_rows(results / "density.csv", shipped)),
         _adbench_section(_rows(results / "adbench.csv", shipped)),
         _macrodata_section(_rows(results / "macrodata.csv", shipped)),
@@ -57,10 +57,10 @@ def page_text(results: Path, shipped: str) -> str:
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
 
 
-def _rows(path: Path, shipped: str) -> list[Row]:
+def _rows(path: Path, shipped: tuple[str, ...]) -> list[Row]:
     """Return the rows of baselines and of the shipped weights, ours named as the page names it."""
     rows = read_csv(path) if path.exists() else []
-    kept = [row for row in rows if row["weights"] in ("", shipped)]
+    kept = [row for row in rows if row["weights"] in ("", *shipped)]
     return [_renamed(row) for row in kept]
 
 
@@ -365,14 +365,15 @@ def _ablation_lines(
     return lines
 
 
-def _machines_section(results: Path, shipped: str) -> str:
+def _machines_section(results: Path, shipped: tuple[str, ...]) -> str:
     lines = []
     for path in sorted(results.glob("*.machines.json")):
         groups: dict[str, list[str]] = {}
         for name, machine in json.loads(path.read_text()).items():
-            if name.startswith(("ours", "network")) and shipped not in name:
+            plain = " ".join(word for word in name.split() if word not in shipped)
+            if name.startswith(("ours", "network")) and plain == name:
                 continue
-            groups.setdefault(machine, []).append(name.replace(shipped, "").strip())
+            groups.setdefault(machine, []).append(plain)
         for machine, names in groups.items():
             lines.append(f"- {path.name.split('.')[0]}: {', '.join(sorted(names))} on {machine}")
     return "## Machines\n\n" + "\n".join(lines) if lines else ""
