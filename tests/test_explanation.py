@@ -166,7 +166,7 @@ def test_reference_rows_are_explained_once(model: ICED, monkeypatch: pytest.Monk
     asked: list[int] = []
     plain = model.reference_.explain
 
-    def counted(rows: np.ndarray, blocks: list[np.ndarray], own: bool) -> np.ndarray:
+    def counted(rows: np.ndarray, blocks: list[np.ndarray], *others: object) -> np.ndarray:
         asked.append(len(rows))
         return plain(rows, blocks)
 
@@ -218,3 +218,34 @@ def test_any_row_gets_finite_surprises_and_p_values(model: ICED, data: st.DataOb
 )
 def test_sentences_show_cells_as_people_write_them(cell: object, shown: str):
     assert sentence("x", cell, 0.021).startswith(f"`x` = {shown} is in the most unusual 2.1 %")
+
+
+def test_another_value_in_a_constant_column_is_the_reason():
+    numbers = np.random.default_rng(0).normal(size=(80, 3))
+    reference = pl.DataFrame({"a": numbers[:, 0], "unit": "mm", "b": numbers[:, 1]})
+    rows = pl.DataFrame(
+        {"a": [0.1, 0.1, 5.0], "unit": ["mm", "inch", "inch"], "b": [0.2, 0.2, 0.2]}
+    )
+    model = ICED().fit(reference)
+    with pytest.warns(UserWarning, match="always 'mm'"):
+        found = explain_cells(model, rows)
+        surprise = model.explain(rows)["unit"].to_numpy()
+        contradiction = model.explain(rows, pairs=True)
+        score = model.score_samples(rows)
+    np.testing.assert_allclose(surprise, found.surprise[:, 1])
+    assert surprise[0] == 0 and found.p_value[0, 1] == 1
+    # Without the strange cell the second row is the first.
+    np.testing.assert_allclose(surprise[1], score[0] - score[1], atol=1e-5)
+    assert found.reasons(1) == [1] and found.p_value[1, 1] == pytest.approx(1 / 81)
+    assert set(found.reasons(2)) == {0, 1}
+    assert abs(contradiction["unit & b"][0]) < 1e-9
+
+
+def test_hiding_a_cell_leaves_the_strange_ones_in_the_row():
+    numbers = np.random.default_rng(0).normal(size=(80, 2))
+    model = ICED().fit(np.c_[numbers, np.full(80, 3.0)])
+    row = np.array([[4.0, 0.0, 7.0]])
+    with pytest.warns(UserWarning, match="is always 3.0"):
+        gained = model.explain(row)[0]
+        hidden = [model.score_samples(np.where(np.arange(3) == j, np.nan, row)) for j in range(3)]
+        np.testing.assert_allclose(gained, np.ravel(hidden) - model.score_samples(row), atol=1e-5)

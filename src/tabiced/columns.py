@@ -153,11 +153,17 @@ class Plan:
         pairs = zip(self.columns, table.columns, strict=True)
         return np.concatenate([plan.encode(column) for plan, column in pairs], 1)
 
+    def strange_cells(self, table: Table) -> np.ndarray:
+        """Tell which cells (m, d) of an aligned table differ from a constant column."""
+        cells = np.zeros((table.rows, len(self.columns)), bool)
+        for j, (plan, column) in enumerate(zip(self.columns, table.columns, strict=True)):
+            if isinstance(plan, Ignored):
+                cells[:, j] = plan.differs(column)
+        return cells
+
     def strange(self, table: Table) -> np.ndarray:
         """Count in each row of an aligned table the cells that differ from a constant column."""
-        pairs = zip(self.columns, table.columns, strict=True)
-        counts = [plan.differs(column) for plan, column in pairs if isinstance(plan, Ignored)]
-        return np.sum(counts, 0, dtype=float) if counts else np.zeros(table.rows)
+        return self.strange_cells(table).sum(1, dtype=float)
 
     def align(self, table: Table, owner: str = "the estimator") -> Table:
         """Bring the columns of a table into the order and to the kinds of the context's.

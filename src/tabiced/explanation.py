@@ -34,7 +34,8 @@ UNUSUAL = 0.05  # largest p-value of a cell that is named as a reason
 class Explanation:
     """What each cell of some rows contributes.
 
-    Columns that carry no information and cells that are missing have surprise 0 and p-value 1.
+    Cells that carry no information, missing ones and those that equal the constant of their column,
+    have surprise 0 and p-value 1.
     """
 
     surprise: np.ndarray  # (m, d), in energy
@@ -52,14 +53,15 @@ def explain_cells(model: ICED, X: Any, own: bool = False) -> Explanation:
     check_is_fitted(model)
     table, reference, blocks = read_table(X), model.reference_, model.plan_.blocks
 
-    def judge(rows: np.ndarray) -> np.ndarray:  # (m, 2d)
+    def judge(part: Table) -> np.ndarray:  # (m, 2d)
         if reference is None:
-            return np.repeat([0.0, 1.0], len(blocks))[None].repeat(len(rows), 0)
-        surprise = _surprise(reference, rows, blocks, own)
+            return np.repeat([0.0, 1.0], len(blocks))[None].repeat(part.rows, 0)
+        rows, strange = model.plan_.encode(part), model.plan_.strange_cells(part)
+        surprise = _surprise(reference, rows, blocks, own, strange)
         p = _p_values(surprise, _usual_surprise(reference, blocks))
         return np.concatenate([np.nan_to_num(surprise, nan=0.0), p], 1)
 
-    surprise, p = np.split(model._stream(table, judge), 2, axis=1)
+    surprise, p = np.split(model._stream_tables(table, judge), 2, axis=1)
     order = _places(model, table)
     return Explanation(surprise[:, order], p[:, order], _names(table))
 
@@ -67,8 +69,8 @@ def explain_cells(model: ICED, X: Any, own: bool = False) -> Explanation:
 def explain_rows(model: ICED, X: Any, *, pairs: bool = False) -> Any:
     """Return how much each cell makes its row unusual, as a table of the kind of X.
 
-    Positive: without the cell the row would look more typical. Ignored columns and missing cells
-    are 0.
+    Positive: without the cell the row would look more typical. Missing cells are 0, and so are
+    those of a constant column, unless they differ from its constant.
 
     With `pairs`, one column per pair of columns, named "first & second", tells how far two cells
     contradict each other:
@@ -85,22 +87,27 @@ def explain_rows(model: ICED, X: Any, *, pairs: bool = False) -> Any:
     if pairs and not places:
         raise ValueError("pairs=True needs a table of at least two columns.")
 
-    def single(rows: np.ndarray) -> np.ndarray:  # (m, d)
+    def single(part: Table) -> np.ndarray:  # (m, d)
         if reference is None:
-            return np.zeros((len(rows), len(blocks)))
-        return np.nan_to_num(_surprise(reference, rows, blocks), nan=0.0)
+            return np.zeros((part.rows, len(blocks)))
+        rows, strange = model.plan_.encode(part), model.plan_.strange_cells(part)
+        return np.nan_to_num(_surprise(reference, rows, blocks, strange=strange), nan=0.0)
 
-    def paired(rows: np.ndarray) -> np.ndarray:  # (m, pairs)
+    def paired(part: Table) -> np.ndarray:  # (m, pairs)
         if reference is None:
-            return np.zeros((len(rows), len(places)))
-        alone = single(rows)
-        both = reference.explain(rows, [np.concatenate([blocks[j], blocks[k]]) for j, k in places])
+            return np.zeros((part.rows, len(places)))
+        alone, strange = single(part), model.plan_.strange_cells(part)
+        joined = [np.concatenate([blocks[j], blocks[k]]) for j, k in places]
+        hides = np.stack([strange[:, list(pair)].sum(1) for pair in places], 1)
+        both = reference.explain(
+            model.plan_.encode(part), joined, strange=strange.sum(1, dtype=float), hides=hides
+        )
         return np.stack([alone[:, j] + alone[:, k] for j, k in places], 1) - both
 
     if not pairs:
-        return table.like(model._stream(table, single)[:, order])
+        return table.like(model._stream_tables(table, single)[:, order])
     names = [f"{a} & {b}" for a, b in combinations(_names(table), 2)]
-    return _like(table, model._stream(table, paired), names)
+    return _like(table, model._stream_tables(table, paired), names)
 
 
 def explain_p_values(model: ICED, X: Any) -> Any:
@@ -148,12 +155,21 @@ def show_cell(cell: Any) -> str:
 
 
 def _surprise(
-    reference: Reference, rows: np.ndarray, blocks: list[np.ndarray], own: bool = False
+    reference: Reference,
+    rows: np.ndarray,
+    blocks: list[np.ndarray],
+    own: bool = False,
+    strange: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return what hiding each cell gains (m, d), NaN where there is nothing to hide."""
-    surprise = reference.explain(rows, blocks, own)
+    """Return what hiding each cell gains (m, d), NaN where there is nothing to hide.
+
+    `strange` (m, d) are the cells that differ from the constant of their column.
+    """
+    strange = np.zeros((len(rows), len(blocks))) if strange is None else strange
+    surprise = reference.explain(rows, blocks, own, strange.sum(1, dtype=float), strange)
     for j, block in enumerate(blocks):
-        surprise[np.isnan(rows[:, block]).all(1), j] = np.nan  # all of no column is true, too
+        if len(block):
+            surprise[np.isnan(rows[:, block]).all(1), j] = np.nan
     return surprise
 
 

@@ -218,11 +218,25 @@ class Reference:
             out[mine] = low + (energy[mine] + 1) / 2 * (high - low)
         return out
 
-    def explain(self, rows: np.ndarray, blocks: list[np.ndarray], own: bool = False) -> np.ndarray:
-        """Return, per row and block of columns, what the score gains by not knowing the block."""
+    def explain(
+        self,
+        rows: np.ndarray,
+        blocks: list[np.ndarray],
+        own: bool = False,
+        strange: np.ndarray | None = None,
+        hides: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Return, per row and block of columns, what the score gains by not knowing the block.
+
+        Each row has `strange` (m,) cells in columns that are constant in the reference and so not
+        in `rows`; a block `hides` (m, blocks) of these.
+        """
+        strange = np.zeros(len(rows)) if strange is None else strange
+        hides = np.zeros((len(rows), len(blocks))) if hides is None else hides
         out = np.zeros((len(rows), len(blocks)))
-        match, folds = self.locate(rows)
-        score = self._mixed(self._energies(rows, match, folds, own), rows, match, own)
+        match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
+        known = self._energies(rows, match, folds, own)
+        score = self._mixed(known, rows, match, own, strange)
         told = [j for j, block in enumerate(blocks) if len(block)]
         for fold in np.unique(folds):
             mine = np.flatnonzero(folds == fold)
@@ -234,7 +248,11 @@ class Reference:
                     copy[:, blocks[j]] = np.nan
                 shown = hidden.reshape(-1, rows.shape[1])
                 same = np.tile(match[mine], len(part))
+                left = (strange[mine] - hides[np.ix_(mine, part)].T).ravel()
                 energies = self.without(int(fold), own).judge(shown)
-                gained = self._mixed(energies, shown, same, own)
+                gained = self._mixed(energies, shown, same, own, left)
                 out[np.ix_(mine, part)] = gained.reshape(len(part), -1).T - score[mine, None]
+        for j in set(range(len(blocks))) - set(told):  # the network does not see these columns
+            if hides[:, j].any():
+                out[:, j] = self._mixed(known, rows, match, own, strange - hides[:, j]) - score
         return out
