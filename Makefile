@@ -27,7 +27,7 @@ test: $(COMPLETE)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy src
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 format: $(COMPLETE)
 	$(BIN)/ruff check --fix
