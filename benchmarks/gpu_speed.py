@@ -1,8 +1,8 @@
 """Measure rows per second and the time to sample on a GPU.
 
-    python benchmarks/gpu_speed.py                                # a minute
+    python benchmarks/gpu_speed.py
     python benchmarks/gpu_speed.py --page docs/large_scale.md     # and write the numbers there
-    python benchmarks/gpu_speed.py --device cpu --rows 512 --contexts 100    # a toy run
+    python benchmarks/gpu_speed.py --device cpu --rows 512 --contexts 100    # minutes: it samples
 
 Rows of 20 columns are scored against contexts of several sizes, by the clock, the median of three
 runs after a first one that does not count. Then 500 rows are drawn in 200 steps.

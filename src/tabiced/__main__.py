@@ -8,8 +8,8 @@ from tabiced._extras import MissingExtraError
 
 def main() -> None:
     """Run the command line, or say in one line which extra it needs."""
-    # Threads of GNU OpenMP wait for each other by spinning, a millisecond by default. Where another
-    # program has one of their cores that made the demo 20 times slower. To be set before torch.
+    # Threads of GNU OpenMP wait for each other by spinning, by default for long. Where another
+    # program has one of their cores that takes most of the time. To be set before torch loads.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         from tabiced.cli import app
