@@ -1,6 +1,10 @@
 """Timing: one row a size and method, resumed, printed as a table."""
 
+import sys
 import time
+
+import numpy as np
+import pytest
 
 from tabiced.bench import speed
 from tabiced.bench.methods import Method
@@ -21,3 +25,17 @@ def test_times_are_medians_and_are_not_measured_twice(tmp_path):
     assert calls == [(30, 3)] * 3
     row = speed.open_results(path).rows()[0]
     assert 0.01 <= number(row["fastest"]) <= number(row["seconds"]) <= number(row["slowest"]) < 0.4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the peak")
+def test_memory_is_the_peak_of_the_call(tmp_path):
+    def greedy(context, query, seed):
+        held = np.ones(60_000_000 // 8)
+        return query[:, 0] + held[0]
+
+    results = speed.open_results(tmp_path / "speed.csv")
+    methods = [Method("greedy", greedy), Method("modest", lambda context, query, seed: query[:, 0])]
+    speed.measure([(30, 3)], methods, results, repeats=1)
+    greedy_row, modest_row = sorted(results.rows(), key=lambda row: row["method"])
+    assert number(greedy_row["megabytes"]) == pytest.approx(60, abs=8)
+    assert number(modest_row["megabytes"]) < 8

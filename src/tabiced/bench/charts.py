@@ -2,24 +2,20 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from tabiced._extras import extra
-from tabiced.bench.summary import Means
 
 COLOURS = {"ours": "#c1440e", "measured": "#3b6ea5", "quoted": "#b9c4cf"}
 
 
-def draw_adbench(measured: Means, quoted: Means, path: Path) -> None:
-    """Draw the mean AUROC of every method, best on top; what is only quoted is pale."""
+def draw_bars(measured: dict[str, float], quoted: dict[str, float], label: str, path: Path) -> None:
+    """Draw a number for every method, best on top; what is only quoted is pale."""
     with extra("plot"):
         import matplotlib
 
         matplotlib.use("svg")
         import matplotlib.pyplot as plt
 
-    shown = {**{name: v for name, v in quoted.items() if name not in measured}, **measured}
-    means = {name: float(np.nanmean(list(values.values()))) for name, values in shown.items()}
+    means = {**{name: v for name, v in quoted.items() if name not in measured}, **measured}
     names = sorted(means, key=lambda name: means[name])
     kinds = ["ours" if "**" in n else "measured" if n in measured else "quoted" for n in names]
     # Fixed ids and no date: the same results give the same file.
@@ -30,9 +26,10 @@ def draw_adbench(measured: Means, quoted: Means, path: Path) -> None:
             [name.replace("*", "") for name in names], heights, color=[COLOURS[k] for k in kinds]
         )
         axes.bar_label(bars, fmt="%.1f", padding=3)
-        axes.set_xlim(min(50, min(heights) - 3), max(heights) + 4)
+        low = 50 if min(heights) > 50 else min(heights) - 3  # AUROC starts at chance
+        axes.set_xlim(low, max(heights) + (max(heights) - low) / 12)
         axes.margins(y=0.01)
-        axes.set_xlabel("mean AUROC, percent (pale: quoted from the paper)")
+        axes.set_xlabel(label)
         axes.spines[["top", "right"]].set_visible(False)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Date": None})

@@ -1,15 +1,17 @@
 """Write `docs/benchmarks.md` from the stored results: no number on it is typed by hand."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from tabiced.bench import ablation, foundation, paper, prose
+from tabiced.bench import paper, prose
 from tabiced.bench.density import PAPER_SUITES, SUITES
+from tabiced.bench.markdown import cells, four, italic, markdown, ours_first, two, with_mean
 from tabiced.bench.metrics import median_ranks
 from tabiced.bench.ours import version
+from tabiced.bench.page_ablation import ablation_section
+from tabiced.bench.page_augmentation import augmentation_bars, augmentation_section
 from tabiced.bench.results import Row, read_csv
 from tabiced.bench.summary import (
     Means,
@@ -30,7 +32,7 @@ SETTING_TITLES = {
 
 def write_page(results: Path, out: Path) -> None:
     """Write the page and its charts."""
-    from tabiced.bench.charts import draw_adbench
+    from tabiced.bench.charts import draw_bars
 
     shipped = version(), version(scoring=False)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +41,13 @@ def write_page(results: Path, out: Path) -> None:
     for setting in SETTING_TITLES:
         measured, quoted, tables = adbench_values(rows, "paper", setting)
         if tables:
-            draw_adbench(measured, quoted, out.parent / "images" / f"adbench_{setting}.svg")
+            what = "mean AUROC, percent (pale: quoted from the paper)"
+            image = out.parent / "images" / f"adbench_{setting}.svg"
+            draw_bars(_over_tables(measured), _over_tables(quoted), what, image)
+    gains = augmentation_bars(_rows(results / "augmentation.csv", shipped), OURS)
+    if gains:
+        what = "gain in balanced accuracy, points (pale: quoted from the paper)"
+        draw_bars(*gains, what, out.parent / "images" / "augmentation.svg")
 
 
 def page_text(results: Path, *shipped: str) -> str:
@@ -49,7 +57,8 @@ def page_text(results: Path, *shipped: str) -> str:
         _density_section(_rows(results / "density.csv", shipped)),
         _adbench_section(_rows(results / "adbench.csv", shipped)),
         _macrodata_section(_rows(results / "macrodata.csv", shipped)),
-        _ablation_section(results),
+        augmentation_section(_rows(results / "augmentation.csv", shipped), OURS),
+        ablation_section(results),
         _speed_section(_rows(results / "speed.csv", shipped)),
         _machines_section(results, shipped),
         _missing_section(results / "unavailable.csv"),
@@ -71,39 +80,6 @@ def _renamed(row: Row) -> Row:
     return {**row, "method": name, "weights": ""}
 
 
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table, first column to the left, the others to the right."""
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _cells(parts: dict[str, float], columns: list[str], form: Callable[[float], str]) -> list[str]:
-    return [form(parts[c]) if c in parts and parts[c] == parts[c] else "-" for c in columns]
-
-
-def _four(value: float) -> str:
-    return f"{value:.4f}"
-
-
-def _two(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def _italic(text: str) -> str:
-    return text if text == "-" else f"*{text}*"
-
-
-def _with_mean(parts: dict[str, float], columns: list[str]) -> dict[str, float]:
-    """Add the mean over the columns where all of them are there."""
-    if any(column not in parts for column in columns):
-        return parts
-    return {**parts, "mean": float(np.mean([parts[column] for column in columns]))}
-
-
-def _ours_first(names: list[str]) -> list[str]:
-    return sorted(names, key=lambda name: ("tabiced" not in name, len(name) if "=" in name else 0))
-
-
 def _density_section(rows: list[Row]) -> str:
     if not rows:
         return ""
@@ -116,12 +92,12 @@ def _density_section(rows: list[Row]) -> str:
     ):
         means = density_means(rows, metric)
         lines = [
-            [name, *_cells(_with_mean(means[name], list(PAPER_SUITES)), columns, _four)]
-            for name in _ours_first(list(means))
+            [name, *cells(with_mean(means[name], list(PAPER_SUITES)), columns, four)]
+            for name in ours_first(list(means))
         ]
         for name, values in paper.density(metric).items():
-            cells = _cells(_with_mean(values, list(PAPER_SUITES)), columns, _four)
-            lines.append([f"*{name}, paper*", *map(_italic, cells)])
+            told = cells(with_mean(values, list(PAPER_SUITES)), columns, four)
+            lines.append([f"*{name}, paper*", *map(italic, told)])
         parts += [title, markdown(header, lines)]
     parts.append(_margin_table(density_means(rows)))
     parts.append(_low_table(rows))
@@ -131,15 +107,15 @@ def _density_section(rows: list[Row]) -> str:
 def _margin_table(means: Means) -> str:
     quoted = paper.density("pairwise_accuracy")
     lines = []
-    for name in (name for name in _ours_first(list(means)) if "tabiced" in name):
-        margin = _with_mean(margins(means, name), list(PAPER_SUITES))
-        cells = _cells(margin, [*PAPER_SUITES, "mean"], lambda v: f"{v:+.4f}")
-        lines.append([f"{name} over the better of GMM-BIC and kNN", *cells])
+    for name in (name for name in ours_first(list(means)) if "tabiced" in name):
+        margin = with_mean(margins(means, name), list(PAPER_SUITES))
+        told = cells(margin, [*PAPER_SUITES, "mean"], lambda v: f"{v:+.4f}")
+        lines.append([f"{name} over the better of GMM-BIC and kNN", *told])
     gaps = {s: quoted["ICED"][s] - quoted["GMM-BIC"][s] for s in PAPER_SUITES}
-    cells = _cells(
-        _with_mean(gaps, list(PAPER_SUITES)), [*PAPER_SUITES, "mean"], lambda v: f"*{v:+.4f}*"
+    told = cells(
+        with_mean(gaps, list(PAPER_SUITES)), [*PAPER_SUITES, "mean"], lambda v: f"*{v:+.4f}*"
     )
-    lines.append(["*ICED over GMM-BIC, paper*", *cells])
+    lines.append(["*ICED over GMM-BIC, paper*", *told])
     header = ["", *(SUITES[suite].title for suite in PAPER_SUITES), "mean"]
     return "### Margins in pairwise accuracy\n\n" + markdown(header, lines)
 
@@ -150,14 +126,14 @@ def _low_table(rows: list[Row]) -> str:
         value: density_means(rows, value)
         for value in ("pairwise_accuracy", "mean_error", "median_error")
     }
-    forms = dict(zip(means, (_four, _two, _two), strict=True))
+    forms = dict(zip(means, (four, two, two), strict=True))
     names = [name for name, parts in means["pairwise_accuracy"].items() if parts.keys() & suites]
     if not names:
         return ""
     lines = [
         [name]
-        + [cell for s in suites for v in means for cell in _cells(means[v][name], [s], forms[v])]
-        for name in _ours_first(names)
+        + [cell for s in suites for v in means for cell in cells(means[v][name], [s], forms[v])]
+        for name in ours_first(names)
     ]
     header = [""]
     for suite in suites:
@@ -214,16 +190,20 @@ def _adbench_table(rows: list[Row], protocol: str, setting: str) -> str:
         lines.append(
             [
                 name if own else f"*{name}*",
-                _two(_mean(measured[name])) if own else "",
-                _italic(_two(_mean(quoted[name]))) if name in quoted else "",
+                two(_mean(measured[name])) if own else "",
+                italic(two(_mean(quoted[name]))) if name in quoted else "",
                 f"{ranks[name]:.1f}",
-                _two(_mean(precision[name])) if own else "",
+                two(_mean(precision[name])) if own else "",
                 str(sum(value == value for value in shown[name].values())),
                 seeds.get(name, ""),
             ]
         )
     header = ["", "mean AUROC", "*in the paper*", "median rank", "average precision"]
     return markdown([*header, "tables", "seeds"], lines)
+
+
+def _over_tables(means: Means) -> dict[str, float]:
+    return {name: _mean(parts) for name, parts in means.items()}
 
 
 def _mean(parts: dict[str, float]) -> float:
@@ -235,11 +215,11 @@ def _by_table(rows: list[Row], setting: str) -> str:
     if not measured:
         return ""
     names = {row["idx"]: row["dataset"] for row in rows}
-    own = _ours_first(list(measured))
+    own = ours_first(list(measured))
     lines = [
         [f"{idx} {names[idx]}"]
-        + [cell for name in own for cell in _cells(measured[name], [idx], _two)]
-        + [_italic(cell) for name in QUOTED for cell in _cells(quoted[name], [idx], _two)]
+        + [cell for name in own for cell in cells(measured[name], [idx], two)]
+        + [italic(cell) for name in QUOTED for cell in cells(quoted[name], [idx], two)]
         for idx in tables
     ]
     table = markdown(["", *own, *(f"*{name}*" for name in QUOTED)], lines)
@@ -259,110 +239,28 @@ def _macrodata_section(rows: list[Row]) -> str:
     titles = {"all": "all", "odd": "OddBench", "ovr": "OvRBench"}
     header = ["", *(f"{titles[c.split('/')[0]]}, {c.split('/')[1]}" for c in columns)]
     count = len({(row["bench"], row["dataset"]) for row in rows})
-    lines = [[name, *_cells(means[name], columns, _two)] for name in names]
+    lines = [[name, *cells(means[name], columns, two)] for name in names]
     return prose.MACRODATA.format(count=count) + "\n" + markdown(header, lines)
 
 
 def _speed_section(rows: list[Row]) -> str:
-    """Show seconds for ours and, for the others, multiples of that."""
-    seconds = speed_means(rows)
-    if OURS not in seconds:
-        return ""
-    own = seconds[OURS]
-    lines = [[f"{OURS}, seconds", *(f"{value:.2f}" for value in own.values())]]
-    for name, parts in seconds.items():
-        if name != OURS:
-            ratios = {size: parts[size] / own[size] for size in parts if size in own}
-            lines.append([name, *_cells(ratios, list(own), lambda ratio: f"{ratio:.2g} x")])
-    return prose.SPEED + "\n" + markdown(["context", *own], lines)
-
-
-def _ablation_section(results: Path) -> str:
-    path = results / "ablation.csv"
-    rows = read_csv(path) if path.exists() else []
-    if not rows:
-        return ""
-    budgets = sorted({row["budget"] for row in rows}, key=lambda name: float(name.split("-")[0]))
-    parts = [
-        prose.ABLATION.format(
-            baseline=ablation.VARIANTS[ablation.BASELINE].title,
-            again=ablation.VARIANTS["another-seed"].title,
-            commands="\n".join(f"tabiced bench ablation {o}" for o in _different(rows, "options")),
-        ).strip()
-    ]
-    for budget in budgets:
-        parts.append(_ablation_tables([row for row in rows if row["budget"] == budget]))
-    stored = {row["variant"] for row in rows}
-    reasons = foundation.open_reasons(results).rows()
-    parts += [
-        f"{ablation.VARIANTS[row['method']].title} did not run: {row['reason']}."
-        for row in reasons
-        if row["benchmark"] == "ablation" and row["method"] not in stored
-    ]
-    return "\n\n".join(parts)
-
-
-def _different(rows: list[Row], column: str) -> list[str]:
-    return sorted({row[column] for row in rows})
-
-
-def _ablation_tables(rows: list[Row]) -> str:
-    """Show both metrics and what changes against the baseline, the paper's values below ours."""
-    tables = max(int(row["tables"]) for row in rows)
-    rows = [row for row in rows if int(row["tables"]) == tables]  # the others are not comparable
-    steps = {row["variant"]: f"{int(row['steps']):,}" for row in rows}
-    header = ["", *(SUITES[suite].title for suite in PAPER_SUITES), "mean"]
-    text = prose.ABLATION_BUDGET.format(
-        budget=rows[0]["budget"].replace("-", " "),
-        machines="; ".join(_different(rows, "machine")),
-        tables=tables,
-    )
-    parts = [text.strip()]
-    for metric, title in (
-        ("pairwise_accuracy", "Pairwise accuracy"),
-        ("kendall_tau", "Kendall's tau-b"),
+    """Show what ours needs and, for the others, multiples of that: time, then memory."""
+    parts = []
+    for value, unit, text in (
+        ("seconds", "seconds", prose.SPEED),
+        ("megabytes", "MB", prose.SPEED_MEMORY),
     ):
-        lines = _ablation_lines(
-            ablation.variant_means(rows, metric), paper.ablation(metric), _four, steps
-        )
-        parts += [f"#### {title}", markdown([*header, "steps"], lines)]
-    own, quoted = (
-        ablation.variant_means(rows, "pairwise_accuracy"),
-        paper.ablation("pairwise_accuracy"),
-    )
-    if ablation.BASELINE in own:
-        changes = _changes(own, ablation.BASELINE)
-        theirs = _changes(quoted, ablation.VARIANTS[ablation.BASELINE].quoted)
-        lines = _ablation_lines(changes, theirs, lambda value: f"{value:+.4f}")
-        parts += ["#### Change in pairwise accuracy", markdown(header, lines)]
+        means = speed_means(rows, value)
+        if OURS not in means:
+            continue
+        own = means[OURS]
+        lines = [[f"{OURS}, {unit}", *cells(own, list(own), lambda v: f"{v:,.3g}")]]
+        for name, theirs in means.items():
+            if name != OURS:
+                ratios = {size: theirs[size] / own[size] for size in theirs if size in own}
+                lines.append([name, *cells(ratios, list(own), lambda ratio: f"{ratio:.2g} x")])
+        parts.append(text.strip() + "\n\n" + markdown(["context", *own], lines))
     return "\n\n".join(parts)
-
-
-def _changes(means: Means, base: str) -> Means:
-    """Return the means of all other rows less those of one."""
-    return {
-        name: {s: value - means[base][s] for s, value in parts.items() if s in means[base]}
-        for name, parts in means.items()
-        if name != base
-    }
-
-
-def _ablation_lines(
-    own: Means,
-    quoted: Means,
-    form: Callable[[float], str],
-    steps: dict[str, str] | None = None,
-) -> list[list[str]]:
-    columns, lines = [*PAPER_SUITES, "mean"], []
-    for name, parts in own.items():
-        variant = ablation.VARIANTS[name]
-        cells = _cells(_with_mean(parts, list(PAPER_SUITES)), columns, form)
-        lines.append([variant.title, *cells, *([steps[name]] if steps else [])])
-        if variant.quoted:
-            parts = _with_mean(quoted[variant.quoted], list(PAPER_SUITES))
-            cells = [_italic(cell) for cell in _cells(parts, columns, form)]
-            lines.append([f"*{variant.title}, paper*", *cells, *([""] if steps else [])])
-    return lines
 
 
 def _machines_section(results: Path, shipped: tuple[str, ...]) -> str:

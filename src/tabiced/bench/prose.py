@@ -101,6 +101,32 @@ tabiced bench speed --methods ours baselines
 ```
 """
 
+SPEED_MEMORY = """
+Memory: the most that was resident during the first such call, less what was before it.
+"""
+
+AUGMENTATION = """
+## Augmentation
+
+New rows for small classification tables, under the paper's protocol: {new} rows drawn class by
+class are added to the real ones, and four classifiers of scikit-learn learn from both. Balanced
+accuracy in percent on held-out rows, the mean over {settings} settings (table and number of real
+rows), {seeds} seeds and the classifiers, and the gain over learning without new rows. `copies` are
+bootstrap rows and `jitter` is noise on them: neither knows anything about the density.
+
+```sh
+tabiced bench augmentation --data FOLDER --methods ours baselines
+```
+
+The paper's splits cannot be repeated to the row, so compare gains.
+
+![Gain by method](images/augmentation.svg)
+"""
+
+AUGMENTATION_PARTLY = """
+Methods that were measured in some settings and seeds only, beside the others there:
+"""
+
 MISSING = """
 ## What is missing
 

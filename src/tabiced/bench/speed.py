@@ -1,12 +1,15 @@
-"""Time from a context and queries to scores, over numbers of rows and columns.
+"""Time and memory from a context and queries to scores, over numbers of rows and columns.
 
 python -m tabiced.bench speed --methods ours KDE GMM-BIC kNN
 """
 
+import gc
+import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from tabiced.bench.tasks import METHOD_KEY, attempt
 
 ROWS, COLUMNS, QUERIES, REPEATS = (250, 1000, 4000), (5, 20, 50), 256, 3
 KEY = ("rows", "columns", *METHOD_KEY)
-VALUES = ("seconds", "fastest", "slowest")
+VALUES = ("seconds", "fastest", "slowest", "megabytes")
 
 
 def open_results(path: str | os.PathLike[str]) -> Results:
@@ -44,19 +47,48 @@ def measure(
     force: bool = False,
     report: Callable[[str], None] | None = None,
 ) -> None:
-    """Time every method on every size: the median of some repeats after one that does not count."""
+    """Time every method on every size: the median of some repeats after one that does not count.
+
+    Memory is that of the first.
+    """
     for rows, columns in grid:
         context, query = mixture(rows, columns)
         for method in methods:
             key = {"rows": rows, "columns": columns, **method.key}
             if not force and key in results:
                 continue
-            times = []
-            for _ in range(repeats + 1):
+            times, memory = [], PeakMemory()
+            attempt(method.name, method.score, context, query, 0)
+            megabytes = memory.megabytes()
+            for _ in range(repeats):
                 start = time.perf_counter()
                 attempt(method.name, method.score, context, query, 0)
                 times.append(time.perf_counter() - start)
-            middle, ends = statistics.median(times[1:]), (min(times[1:]), max(times[1:]))
-            results.add({**key, "seconds": middle, "fastest": ends[0], "slowest": ends[1]})
+            ends = {"fastest": min(times), "slowest": max(times), "megabytes": megabytes}
+            results.add({**key, "seconds": statistics.median(times), **ends})
             if report:
-                report(f"{method.name:10s} {rows} x {columns}: {middle:.3f} s")
+                place = f"{method.name:10s} {rows} x {columns}"
+                report(f"{place}: {statistics.median(times):.3f} s, {megabytes:.0f} MB")
+
+
+class PeakMemory:
+    """The most memory that is resident from now on, less what is now. Linux alone tells."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        except OSError:
+            self.before = float("nan")
+        else:
+            self.before = _status("VmRSS")
+
+    def megabytes(self) -> float:
+        """Return the difference so far, NaN where the system does not tell."""
+        return self.before if math.isnan(self.before) else _status("VmHWM") - self.before
+
+
+def _status(name: str) -> float:
+    """Return a line of the process's status, in megabytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1]) * 1024 / 1e6

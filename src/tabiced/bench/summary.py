@@ -134,18 +134,22 @@ def density_lines(rows: list[Row], methods: Sequence[Method]) -> list[str]:
     return lines
 
 
-def speed_means(rows: Iterable[Row]) -> Means:
-    """Return {label: {"ROWS x COLUMNS": seconds}}."""
-    return collect(
-        [{**r, "size": f"{r['rows']} x {r['columns']}"} for r in rows], "size", "seconds"
-    )
+def speed_means(rows: Iterable[Row], value: str = "seconds") -> Means:
+    """Return {label: {"ROWS x COLUMNS": seconds or megabytes}}."""
+    return collect([{**r, "size": f"{r['rows']} x {r['columns']}"} for r in rows], "size", value)
 
 
 def speed_lines(rows: list[Row]) -> list[str]:
-    """Return the seconds of every stored method, as text."""
-    means = speed_means(rows)
-    sizes = list(dict.fromkeys(size for parts in means.values() for size in parts))
-    return ["seconds to fit and score", *text_table(means, list(means), sizes, "{:.3f}")]
+    """Return time and memory of every stored method, as text."""
+    lines = []
+    for value, title, form in (
+        ("seconds", "seconds to fit and score", "{:.3f}"),
+        ("megabytes", "megabytes of memory that takes", "{:.0f}"),
+    ):
+        means = speed_means(rows, value)
+        sizes = list(dict.fromkeys(size for parts in means.values() for size in parts))
+        lines += [title, *text_table(means, list(means), sizes, form)]
+    return lines
 
 
 def text_table(means: Means, names: list[str], columns: list[str], form: str) -> list[str]:

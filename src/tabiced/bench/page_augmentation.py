@@ -1,0 +1,93 @@
+"""The page's section on augmentation."""
+
+from tabiced.bench import prose
+from tabiced.bench.augmentation import CLASSIFIERS, N_REAL, NEW_ROWS, means, quoted, shared
+from tabiced.bench.markdown import cells, italic, markdown, two
+from tabiced.bench.results import Row
+from tabiced.bench.summary import Means, label
+
+BASELINE, PAPERS_BASELINE = "baseline", "Baseline, paper"
+COLUMNS = ["all", "gain", *CLASSIFIERS, *N_REAL]
+
+
+def augmentation_section(rows: list[Row], ours: str) -> str:
+    """Return the section, or nothing where ours was not measured."""
+    measured, theirs, common = _tables(rows, ours)
+    if not measured:
+        return ""
+    text = prose.AUGMENTATION.format(
+        new=NEW_ROWS,
+        settings=len({(row["dataset"], row["n_real"]) for row in common}),
+        seeds=len({row["seed"] for row in common}),
+    )
+    lines = [[name, *cells(parts, COLUMNS, two)] for name, parts in _best_first(measured)]
+    lines += [
+        [italic(name), *map(italic, cells(parts, COLUMNS, two))]
+        for name, parts in _best_first(theirs)
+    ]
+    parts = [text.strip(), markdown(["", *COLUMNS], lines)]
+    partly = [name for name in _places(rows) if name not in measured]
+    if partly:
+        parts += [prose.AUGMENTATION_PARTLY.strip(), _partly(rows, partly, ours)]
+    return "\n\n".join(parts)
+
+
+def augmentation_bars(
+    rows: list[Row], ours: str
+) -> tuple[dict[str, float], dict[str, float]] | None:
+    """Return the gains over the baseline that were measured, and those of the paper."""
+    measured, theirs, _ = _tables(rows, ours)
+    if not measured:
+        return None
+    return (
+        {name: parts["gain"] for name, parts in measured.items() if name != BASELINE},
+        {name: parts["gain"] for name, parts in theirs.items() if name != PAPERS_BASELINE},
+    )
+
+
+def _tables(rows: list[Row], ours: str) -> tuple[Means, Means, list[Row]]:
+    """Return means of the methods measured wherever ours was, the paper's there, and the rows."""
+    places = _places(rows)
+    if ours not in places or BASELINE not in places:
+        return {}, {}, []
+    complete = [name for name, mine in places.items() if mine >= places[ours]]
+    common = shared(rows, complete)
+    settings = {(row["dataset"], row["n_real"]) for row in common}
+    theirs = [row for row in quoted() if (row["dataset"], row["n_real"]) in settings]
+    return (
+        _with_gain(means(common), BASELINE),
+        _with_gain(means(theirs), PAPERS_BASELINE),
+        common,
+    )
+
+
+def _places(rows: list[Row]) -> dict[str, set[tuple[str, ...]]]:
+    """Return where each method was measured."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for row in rows:
+        place = (row["dataset"], row["n_real"], row["seed"], row["classifier"])
+        found.setdefault(label(row), set()).add(place)
+    return found
+
+
+def _with_gain(table: Means, base: str) -> Means:
+    if base not in table:
+        return {}
+    return {n: {**parts, "gain": parts["all"] - table[base]["all"]} for n, parts in table.items()}
+
+
+def _best_first(table: Means) -> list[tuple[str, dict[str, float]]]:
+    return sorted(table.items(), key=lambda item: -item[1]["all"])
+
+
+def _partly(rows: list[Row], names: list[str], ours: str) -> str:
+    lines = []
+    for name in names:
+        common = shared(rows, [name, BASELINE, ours])
+        if common:
+            table = means(common)
+            count = len({(row["dataset"], row["n_real"], row["seed"]) for row in common})
+            lines.append(
+                [name, str(count), *(two(table[n]["all"]) for n in (name, BASELINE, ours))]
+            )
+    return markdown(["", "settings and seeds", "accuracy", BASELINE, ours], lines)
