@@ -58,22 +58,27 @@ def tabicl_density(context: np.ndarray, query: np.ndarray) -> None:
 
 
 def compare(repeats: int, tabicl: bool) -> None:
-    """Print times on one task, and their ratios."""
+    """Print times on one task, and their ratios.
+
+    The ways take turns, so that whatever else the machine does slows down all of them alike.
+    """
     context, query = mixture(ROWS, COLUMNS)
     model = fit(context)  # loads the weights
-    print(f"context {ROWS} x {COLUMNS}, {QUERIES} queries")
-    whole = seconds(lambda: fit(context).score_samples(query), repeats)
-
-    def report(name: str, value: float) -> None:
-        print(f"    {name:28s} {value:9.3f} s {value / whole:9.2f} x fit and score", flush=True)
-
-    report("fit and score", whole)
-    report("score, context cached", seconds(lambda: model.score_samples(query), repeats))
-    report("score one row, cached", seconds(lambda: model.score_samples(query[:1]), repeats))
-    report("GMM-BIC, 1-20 components", seconds(lambda: gmm_bic(20)(context, query, 0), repeats))
+    ways: dict[str, Callable[[], Any]] = {
+        "fit and score": lambda: fit(context).score_samples(query),
+        "score, context cached": lambda: model.score_samples(query),
+        "score one row, cached": lambda: model.score_samples(query[:1]),
+        "GMM-BIC, 1-20 components": lambda: gmm_bic(20)(context, query, 0),
+    }
+    rounds = [{name: seconds(way, 1) for name, way in ways.items()} for _ in range(repeats)]
+    found = {name: float(np.median([times[name] for times in rounds])) for name in ways}
     if tabicl:
         once = seconds(lambda: tabicl_density(context, query), 1)
-        report("TabICL's density", PERMUTATIONS * MEMBERS * once)
+        found["TabICL's density"] = PERMUTATIONS * MEMBERS * once
+    print(f"context {ROWS} x {COLUMNS}, {QUERIES} queries")
+    for name, value in found.items():
+        ratio = value / found["fit and score"]
+        print(f"    {name:28s} {value:9.3f} s {ratio:9.2f} x fit and score", flush=True)
 
 
 def over_context(most: int, repeats: int) -> list[tuple[int, float, float]]:

@@ -116,8 +116,9 @@ def _maximise(x: Tensor, share: Tensor, sizes: list[int]) -> _Fit:
 
 def _squares(x: Tensor, fit: _Fit) -> Tensor:
     """Return squared Mahalanobis distances (B, K, n)."""
-    offset = (fit.inverse @ fit.centres[..., None]).squeeze(-1)  # B K d
-    return (x[:, None] @ fit.inverse.mT - offset[:, :, None]).square().sum(-1)
+    offset = (fit.inverse @ fit.centres[..., None]).flatten(1)[..., None]  # B K*d 1
+    white = torch.baddbmm(offset, fit.inverse.flatten(1, 2), x.mT, beta=-1)  # B K*d n
+    return white.square_().unflatten(1, fit.centres.shape[1:]).sum(2)
 
 
 def _log_det(fit: _Fit) -> Tensor:

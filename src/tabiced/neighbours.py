@@ -69,7 +69,7 @@ def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tens
     """
     n, d = space.shape[1:]
     size = rows.square().sum(-1, keepdim=True) + space.square().sum(-1)[:, None]  # B N n
-    squared = (size - 2 * rows @ space.mT).clamp_min(0.0) / d
+    squared = torch.baddbmm(size, rows, space.mT, alpha=-2).clamp_min_(0.0).div_(d)
     copy = squared.detach() <= COPY_TOLERANCE * (1 + size.detach() / d)
     copies = copy.sum(-1)
     total = torch.log(squared + SOFTENING).sum(-1)
@@ -87,12 +87,13 @@ def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tens
     nearest = _smallest(squared, max(wanted))
     distances = [0.5 * torch.log(nearest[..., k - 1] + 1e-6) for k in wanted]
     scott = n ** (-1 / (d + 4))
-    kernels = []
+    least = nearest[..., :1]
+    kernels, gap = [], squared - least
     for multiple in BANDWIDTHS:
-        exponent = squared * (-0.5 * d / (scott * multiple) ** 2)
+        steep = -0.5 * d / (scott * multiple) ** 2
         # Terms this far below the largest change no digit, and CPUs are slow to exponentiate them.
-        floor = exponent.detach().amax(-1, keepdim=True) - 80
-        kernels.append(torch.logsumexp(torch.maximum(exponent, floor), -1) / d)
+        total_kernel = (gap * steep).clamp_min(-80).exp_().sum(-1)
+        kernels.append((torch.log(total_kernel) + steep * least[..., 0]) / d)
     local = len(NEIGHBOURS)
     return (
         torch.stack(distances[:local] + kernels, -1),
