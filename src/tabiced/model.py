@@ -110,8 +110,18 @@ def keys_values(block: Block, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def finish(block: Block, x: Tensor, attended: Tensor) -> Tensor:
-    x = x + block.out(attended.transpose(1, 2).flatten(2))
-    return x + block.down(F.gelu(block.up(block.norm2(x))))
+    x = _add(block.out(attended.transpose(1, 2).flatten(2)), x)
+    return _add(block.down(_gelu(block.up(block.norm2(x)))), x)
+
+
+def _add(new: Tensor, x: Tensor) -> Tensor:
+    """Return the sum, in place of `new` where no gradient needs it: fresh memory is slow."""
+    return new + x if torch.is_grad_enabled() or new.dtype != x.dtype else new.add_(x)
+
+
+def _gelu(new: Tensor) -> Tensor:
+    """Return GELU, in place where no gradient needs the argument."""
+    return F.gelu(new) if torch.is_grad_enabled() else torch.ops.aten.gelu_(new)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
