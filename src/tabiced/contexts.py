@@ -21,7 +21,7 @@ from tabiced.weights import load_network
 Weights = Network | str | os.PathLike[str] | None
 
 # Small tiles answer single rows sooner, large ones fill the processor.
-TILE_ROWS = {"cpu": 128, "cuda": 2048}
+TILE_ROWS = {"cpu": 256, "cuda": 2048}
 
 
 def network_on(weights: Weights, device: str) -> Network:
@@ -185,13 +185,11 @@ class Reading:
         """Return both energies (m, 2) of rows (m, width), those of `Network.judge`.
 
         Means over the views. Tiles always have the same shape, so that a row's energy does not
-        depend on how many rows come along, save for rounding by its place in the tile. Rows
-        that are only ever scored
-        `together`, those of a fold, need no padding, and their context is not kept for them: their
-        energies are.
+        depend on how many rows come along, save for rounding by its place in the tile. Rows that
+        are only ever scored `together`, those of a fold, need no padding, and their context is not
+        kept for them: their energies are.
         """
-        reader = self.reader
-        tile = min(reader.tile, max(1, len(rows))) if together else reader.tile
+        reader, tile = self.reader, self.reader.tile
         out = np.zeros((len(rows), 2))
         if len(rows) == 0:
             return out
@@ -200,10 +198,11 @@ class Reading:
             parts = []
             with torch.inference_mode():
                 for i in progress(starts, reader.label, reader.verbose):
-                    part = fill_tile(rows[i : i + tile, view.columns], tile)
-                    query = torch.from_numpy(part).to(reader.device)
-                    parts.append(reader.network.judge(context, query[None])[0])
-                out += torch.cat(parts).double().cpu().numpy()[: len(out)]
+                    part = rows[i : i + tile, view.columns]
+                    shown = part if together else fill_tile(part, tile)
+                    query = torch.from_numpy(shown).to(reader.device)
+                    parts.append(reader.network.judge(context, query[None])[0, : len(part)])
+                out += torch.cat(parts).double().cpu().numpy()
         return out / len(reader.views)
 
 
