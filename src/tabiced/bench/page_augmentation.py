@@ -8,6 +8,7 @@ from tabiced.bench.summary import Means, label
 
 BASELINE, PAPERS_BASELINE = "baseline", "Baseline, paper"
 COLUMNS = ["all", "gain", *CLASSIFIERS, *N_REAL]
+AGREES = 0.5  # points between our baseline and the paper's where the tables are taken for the same
 
 
 def augmentation_section(rows: list[Row], ours: str) -> str:
@@ -20,12 +21,14 @@ def augmentation_section(rows: list[Row], ours: str) -> str:
         settings=len({(row["dataset"], row["n_real"]) for row in common}),
         seeds=len({row["seed"] for row in common}),
     )
-    lines = [[name, *cells(parts, COLUMNS, two)] for name, parts in _best_first(measured)]
-    lines += [
-        [italic(name), *map(italic, cells(parts, COLUMNS, two))]
-        for name, parts in _best_first(theirs)
-    ]
-    parts = [text.strip(), markdown(["", *COLUMNS], lines)]
+    parts = [text.strip(), _table(measured, theirs, COLUMNS)]
+    base, papers_base = measured[BASELINE], theirs[PAPERS_BASELINE]
+    same = [n for n in N_REAL if n in base and abs(base[n] - papers_base[n]) <= AGREES]
+    other = [n for n in N_REAL if n in base and n not in same]
+    if same and other:
+        agreeing = _tables([row for row in rows if row["dataset"] in same], ours)
+        told = prose.AUGMENTATION_SAME.format(points=AGREES, other=", ".join(other))
+        parts += [told.strip(), _table(*agreeing[:2], ["all", "gain"])]
     partly = [name for name in _places(rows) if name not in measured]
     if partly:
         parts += [prose.AUGMENTATION_PARTLY.strip(), _partly(rows, partly, ours)]
@@ -68,6 +71,16 @@ def _places(rows: list[Row]) -> dict[str, set[tuple[str, ...]]]:
         place = (row["dataset"], row["n_real"], row["seed"], row["classifier"])
         found.setdefault(label(row), set()).add(place)
     return found
+
+
+def _table(measured: Means, theirs: Means, columns: list[str]) -> str:
+    """Return a table of what was measured, and below it what the paper has."""
+    lines = [[name, *cells(parts, columns, two)] for name, parts in _best_first(measured)]
+    lines += [
+        [italic(name), *map(italic, cells(parts, columns, two))]
+        for name, parts in _best_first(theirs)
+    ]
+    return markdown(["", *columns], lines)
 
 
 def _with_gain(table: Means, base: str) -> Means:
