@@ -14,6 +14,7 @@ from tabiced.terminal import (
     TablesArgument,
     WeightsOption,
     console,
+    count_line,
     errors,
     flat,
     one_line_errors,
@@ -169,11 +170,7 @@ def score(
     console.print(show_ranking(rows))
     for level in (0.01, 0.05):
         found = int((ranking.p_value <= level).sum())
-        expected = level * source.height
-        console.print(
-            f"{found} of {source.height} rows have p <= {level:g}; "
-            f"{expected:.3g} would if all were like the reference."
-        )
+        console.print(count_line(found, source.height, level))
     for path in (report, out):
         if path is not None:
             typer.echo(f"Wrote {path}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tabiced.terminal import console, errors, print_json, progress
+from tabiced.terminal import console, count_line, errors, print_json, progress
 
 
 def score_on_ray(
@@ -58,8 +58,5 @@ def score_on_ray(
         )
         return
     for level, found in summary.unusual.items():
-        console.print(
-            f"{found} of {summary.rows} rows have p <= {level:g}; "
-            f"{level * summary.rows:.3g} would if all were like the reference."
-        )
+        console.print(count_line(found, summary.rows, level))
     console.print(f"Wrote {out}: {summary.files} files.", highlight=False, markup=False)

@@ -105,6 +105,16 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
+def count_line(found: int, rows: int, level: float) -> str:
+    """Tell how many rows have a p-value up to a level, and how many would by chance."""
+    expected = level * rows
+    by_chance = f"{expected:,.0f}" if expected >= 100 else f"{expected:.3g}"
+    return (
+        f"{found:,} of {rows:,} rows have p <= {level:g}; "
+        f"{by_chance} would if all were like the reference."
+    )
+
+
 def flat(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield nested facts one by one, `card.training.seed` style."""
     for name, fact in facts.items():
