@@ -308,11 +308,11 @@ def test_p_values_are_uniform_for_rows_like_the_reference():
     for columns in (2, 4, 8):
         generator = torch.Generator().manual_seed(columns)
         drawn = Prior("full").draw(10, 350, 1, columns, generator=generator).context
-        for table in drawn.double().numpy()[:5]:
+        for table in drawn.double().numpy():
             p = ICED().fit(table[:220]).p_values(table[220:])
             shares.append([(p <= level).mean() for level in (0.05, 0.2, 0.5)])
     mean = np.mean(shares, 0)
-    # Standard errors, from the scatter of the tables: 0.005, 0.010 and 0.016.
+    # Standard errors, from the scatter of the 30 tables: 0.005, 0.006 and 0.010.
     assert 0.03 < mean[0] < 0.06
     assert 0.17 < mean[1] < 0.23
     assert 0.46 < mean[2] < 0.54
