@@ -228,16 +228,18 @@ def means(rows: Iterable[Row]) -> Means:
 
 
 def shared(rows: Sequence[Row], labels: Sequence[str]) -> list[Row]:
-    """Return the rows of these methods in settings and seeds that all of them have.
+    """Return the rows of these methods in settings and seeds that all of them have."""
+    where = places(rows)
+    common = set.intersection(*(where.get(name, set()) for name in labels)) if labels else set()
+    return [row for row in rows if label(row) in labels and _place(row) in common]
 
-    The paper's rows have no seeds: they are kept where the settings are.
-    """
-    places: dict[str, set[tuple[str, ...]]] = {name: set() for name in labels}
+
+def places(rows: Iterable[Row]) -> dict[str, set[tuple[str, ...]]]:
+    """Return the settings, seeds and classifiers that each method was measured with."""
+    found: dict[str, set[tuple[str, ...]]] = {}
     for row in rows:
-        if label(row) in places:
-            places[label(row)].add(_place(row))
-    common = set.intersection(*places.values()) if places else set()
-    return [row for row in rows if label(row) in places and _place(row) in common]
+        found.setdefault(label(row), set()).add(_place(row))
+    return found
 
 
 def _place(row: Row) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
 """The page's section on augmentation."""
 
 from tabiced.bench import prose
-from tabiced.bench.augmentation import CLASSIFIERS, N_REAL, NEW_ROWS, means, quoted, shared
+from tabiced.bench.augmentation import CLASSIFIERS, N_REAL, NEW_ROWS, means, places, quoted, shared
 from tabiced.bench.markdown import cells, italic, markdown, two
 from tabiced.bench.results import Row
-from tabiced.bench.summary import Means, label
+from tabiced.bench.summary import Means
 
 BASELINE, PAPERS_BASELINE = "baseline", "Baseline, paper"
 COLUMNS = ["all", "gain", *CLASSIFIERS, *N_REAL]
@@ -29,7 +29,7 @@ def augmentation_section(rows: list[Row], ours: str) -> str:
         agreeing = _tables([row for row in rows if row["dataset"] in same], ours)
         told = prose.AUGMENTATION_SAME.format(points=AGREES, other=", ".join(other))
         parts += [told.strip(), _table(*agreeing[:2], ["all", "gain"])]
-    partly = [name for name in _places(rows) if name not in measured]
+    partly = [name for name in places(rows) if name not in measured]
     if partly:
         parts += [prose.AUGMENTATION_PARTLY.strip(), _partly(rows, partly, ours)]
     return "\n\n".join(parts)
@@ -50,10 +50,10 @@ def augmentation_bars(
 
 def _tables(rows: list[Row], ours: str) -> tuple[Means, Means, list[Row]]:
     """Return means of the methods measured wherever ours was, the paper's there, and the rows."""
-    places = _places(rows)
-    if ours not in places or BASELINE not in places:
+    where = places(rows)
+    if ours not in where or BASELINE not in where:
         return {}, {}, []
-    complete = [name for name, mine in places.items() if mine >= places[ours]]
+    complete = [name for name, mine in where.items() if mine >= where[ours]]
     common = shared(rows, complete)
     settings = {(row["dataset"], row["n_real"]) for row in common}
     theirs = [row for row in quoted() if (row["dataset"], row["n_real"]) in settings]
@@ -62,15 +62,6 @@ def _tables(rows: list[Row], ours: str) -> tuple[Means, Means, list[Row]]:
         _with_gain(means(theirs), PAPERS_BASELINE),
         common,
     )
-
-
-def _places(rows: list[Row]) -> dict[str, set[tuple[str, ...]]]:
-    """Return where each method was measured."""
-    found: dict[str, set[tuple[str, ...]]] = {}
-    for row in rows:
-        place = (row["dataset"], row["n_real"], row["seed"], row["classifier"])
-        found.setdefault(label(row), set()).add(place)
-    return found
 
 
 def _table(measured: Means, theirs: Means, columns: list[str]) -> str:
