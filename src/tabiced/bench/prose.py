@@ -64,7 +64,8 @@ MACRODATA = """
 
 A pack of {count} tables of OddBench and OvRBench (the macrOData benchmarks), none of which is in
 ADBench: mean AUROC in percent, with a clean and with a contaminated context. Choices about the
-training were made by this pack and by synthetic tables, not by ADBench.
+training and the parts of a score were made by this pack and by synthetic tables, with a look at
+ADBench where they did not decide, so neither of the two is blind to them.
 
 ```sh
 tabiced bench macrodata --pack macrodata_dev.npz --methods ours baselines
