@@ -9,12 +9,14 @@ processor time, so that other work on the machine matters little. Then `score_pa
 worker and with two, in turns, in one run. Rates of the clock are those of the last three quarters:
 starting Ray and loading torch takes some seconds, whatever the number of rows. Beside them stand
 rows per second of the workers' own processor time, which tell whether workers slow each other down;
-where other work has the cores, the ratio of the clock says little.
+where other work has the cores, the ratio of the clock says little. At last the same work in one and
+in two plain processes: what the machine's cores and memory allow without Ray.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import tempfile
 import time
@@ -91,24 +93,57 @@ def on_ray(model: Timed, source: Path, rows: int, workers: int) -> tuple[float, 
     return float(clock), noted[:, 0].sum() / noted[:, 1].sum()
 
 
+def _score_plainly(model: Timed, query: np.ndarray, barrier: Any, ends: Any) -> None:
+    torch.set_num_threads(1)
+    model.score_samples(query[:1])  # reads the context
+    barrier.wait()
+    start = time.monotonic()
+    model.score_samples(query)
+    ends.put((start, time.monotonic()))
+
+
+def in_processes(model: Timed, query: np.ndarray, workers: int) -> float:
+    """Return rows per second by the clock of plain processes that share the rows, without Ray."""
+    spawn = multiprocessing.get_context("spawn")
+    barrier, ends = spawn.Barrier(workers), spawn.Queue()
+    processes = [
+        spawn.Process(target=_score_plainly, args=(model, part, barrier, ends))
+        for part in np.array_split(query, workers)
+    ]
+    for process in processes:
+        process.start()
+    marks = [ends.get() for _ in processes]
+    for process in processes:
+        process.join()
+    starts, stops = zip(*marks, strict=True)
+    return len(query) / (max(stops) - min(starts))
+
+
 def compare(
     context: int, rows: int, repeats: int, notes: Path, tiny: bool
-) -> dict[int, tuple[float, float]]:
-    """Return the median rates of one worker and of two."""
+) -> dict[int, tuple[float, float, float]]:
+    """Return the median rates of one worker and of two: on Ray, of processor time, without Ray."""
     model = fit(context, notes, tiny)
     columns = np.random.default_rng(2).normal(size=(COLUMNS, rows))
-    rates: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+    rates: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "rows.parquet"
         pq.write_table(pa.table({f"x{j}": x for j, x in enumerate(columns)}), source)
         for _ in range(repeats):
             for workers, found in rates.items():
-                found.append(on_ray(model, source, rows, workers))
-                print(f"{workers} worker(s): {found[-1][0]:8.1f} rows/s by the clock", flush=True)
+                plain = in_processes(model, columns.T[: rows // 2], workers)
+                found.append((*on_ray(model, source, rows, workers), plain))
+                print(
+                    f"{workers} worker(s): {found[-1][0]:8.1f} rows/s by the clock, "
+                    f"{plain:8.1f} without Ray",
+                    flush=True,
+                )
     return {workers: tuple(np.median(found, 0).tolist()) for workers, found in rates.items()}
 
 
-def summarise(cost: dict[int, float], rates: dict[int, tuple[float, float]], context: int) -> str:
+def summarise(
+    cost: dict[int, float], rates: dict[int, tuple[float, float, float]], context: int
+) -> str:
     """Lay out the numbers as Markdown."""
     lines = [
         f"| context rows | rows per core and second ({COLUMNS} columns) | core-hours, 10^9 rows |",
@@ -116,13 +151,19 @@ def summarise(cost: dict[int, float], rates: dict[int, tuple[float, float]], con
     ]
     for rows, rate in cost.items():
         lines.append(f"| {rows} | {rate:.0f} | {BILLION / rate / 3600:,.0f} |")
-    lines += ["", "| workers | rows/s by the clock | rows/s of processor time |", "|---|---|---|"]
-    lines += [f"| {n} | {clock:.0f} | {core:.0f} |" for n, (clock, core) in rates.items()]
     lines += [
         "",
-        f"Two workers against one, context of {context} rows: {rates[2][0] / rates[1][0]:.2f} "
-        f"times the rows by the clock; {os.cpu_count()} CPU cores, one thread a worker, "
-        f"load average {os.getloadavg()[1]:.1f} over the last five minutes.",
+        "| workers | rows/s by the clock | rows/s of processor time | the same without Ray |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| {n} | {a:.0f} | {b:.0f} | {c:.0f} |" for n, (a, b, c) in rates.items()]
+    ray, _, plain = (two / one for one, two in zip(rates[1], rates[2], strict=True))
+    lines += [
+        "",
+        f"Two workers against one, context of {context} rows: {ray:.2f} times the rows by the "
+        f"clock; two plain processes, which is what the cores allow: {plain:.2f} times. "
+        f"{os.cpu_count()} CPU cores, one thread a worker, load average {os.getloadavg()[1]:.1f} "
+        "over the last five minutes.",
     ]
     return "\n".join(lines)
 
