@@ -68,6 +68,11 @@ def test_quick_macrodata_takes_four_tables(folder):
     assert len({row["dataset"] for row in stored("macrodata", folder)}) == 4
 
 
+def test_quick_parts_takes_four_tables(folder):
+    run("parts", "--pack", "macrodata.npz", *WEIGHTS)
+    assert len({row["dataset"] for row in stored("parts", folder)}) == 4
+
+
 def test_quick_density_takes_a_table_of_each_suite(folder):
     run("density", "--methods", "network", *WEIGHTS)
     assert len(stored("density", folder)) == 7

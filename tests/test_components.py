@@ -43,15 +43,19 @@ def test_missing_constant_and_single_columns_are_finite():
     np.testing.assert_allclose(components(X[:1]), components(mean), atol=1e-5)
 
 
-PARTS = [(0.25, np.array([1.0, -3.0, 0.0])), (0.75, np.array([-1.0, 2.0, 0.0]))]
+PARTS = {"network": np.array([1.0, -3.0, 0.0]), "tails": np.array([-1.0, 2.0, 0.0])}
+
+
+def blended(sharpness: float) -> np.ndarray:
+    return Scoring(tails=0.75, sharpness=sharpness).blend(PARTS)
 
 
 def test_a_blend_lies_between_the_mean_and_the_least():
     mean, least = np.array([-0.5, 0.75, 0.0]), np.array([-1.0, -3.0, 0.0])
-    np.testing.assert_allclose(Scoring().blend(PARTS), mean)
-    np.testing.assert_allclose(Scoring(sharpness=1e-6).blend(PARTS), mean, atol=1e-5)
-    np.testing.assert_allclose(Scoring(sharpness=1e3).blend(PARTS), least, atol=2e-3)
-    some = Scoring(sharpness=0.5).blend(PARTS)
+    np.testing.assert_allclose(blended(0), mean)
+    np.testing.assert_allclose(blended(1e-6), mean, atol=1e-5)
+    np.testing.assert_allclose(blended(1e3), least, atol=2e-3)
+    some = blended(0.5)
     assert (some[:2] < mean[:2]).all() and (some[:2] > least[:2]).all() and some[2] == 0
     slow = [
         -2 * np.log(0.25 * np.exp(-a / 2) + 0.75 * np.exp(-b / 2)) for a, b in ((1, -1), (-3, 2))
@@ -60,9 +64,14 @@ def test_a_blend_lies_between_the_mean_and_the_least():
 
 
 def test_a_part_without_a_share_does_not_matter_however_low_it_is():
-    low = (0.0, np.full(3, -1e6))
-    expected = Scoring(sharpness=0.5).blend(PARTS)
-    np.testing.assert_array_equal(Scoring(sharpness=0.5).blend([low, *PARTS]), expected)
+    low = {"pairs": np.full(3, -1e6), "branch": np.full(3, -1e6)}
+    found = Scoring(tails=0.75, sharpness=0.5).blend(low | PARTS)
+    np.testing.assert_array_equal(found, blended(0.5))
+    none = Scoring(
+        tails=0.5, components=0.2, pairs=0.3, sharpness=1
+    )  # adds up to 1 but for rounding
+    parts = {name: np.zeros(3) for name in none.shares} | {"network": np.full(3, -1e6)}
+    np.testing.assert_array_equal(none.blend(parts), np.zeros(3))
 
 
 @pytest.mark.parametrize("wrong", [{"tails": 0.6, "pairs": 0.5}, {"shallow": 1.1}, {"pairs": -0.1}])
@@ -81,3 +90,14 @@ def test_another_share_of_tails_leaves_the_others_in_proportion(share: float):
         [network, other.components, other.pairs], np.array([0.4, 0.1, 0.3]) * (1 - share) / 0.8
     )
     assert Scoring(tails=1.0).with_tails(0.3).pairs == 0
+
+
+def test_shares_of_parts_can_be_told_and_set():
+    given = Scoring(shallow=0.25, tails=0.2, components=0.1, pairs=0.3, sharpness=2, rows=7)
+    told = {"network": 0.3, "branch": 0.1, "tails": 0.2, "components": 0.1, "pairs": 0.3}
+    assert given.shares == pytest.approx(told)
+    assert given.with_shares(told).to_dict() == pytest.approx(given.to_dict())
+    without = {name: share for name, share in told.items() if name != "branch"}
+    other = given.with_shares(without)
+    assert other.shares == pytest.approx({k: v / 0.9 for k, v in without.items()} | {"branch": 0})
+    assert given.with_shares({"pairs": 5}).shares["pairs"] == 1

@@ -85,3 +85,16 @@ def test_any_shape_gives_finite_scores(rows, columns):
     fitted = Mixtures(x, torch.ones(2, rows))
     assert fitted.context.isfinite().all() and fitted(x + 100).isfinite().all()
     assert fitted(x).shape == (2, rows, len(COMPONENTS))
+
+
+@pytest.mark.parametrize(("batch", "rows", "columns"), [(1, 300, 6), (7, 60, 2), (2, 90, 20)])
+def test_products_of_cells_give_the_same_fit(monkeypatch, batch, rows, columns):
+    g = torch.Generator().manual_seed(3)
+    x = torch.randn(batch, rows, columns, generator=g)
+    x[:, : rows // 3] *= 0.1
+    x[:, ::20] *= 20
+    fast = Mixtures(x, sparsity(x))
+    monkeypatch.setattr("tabiced.mixtures._products", lambda x: None)
+    plain = Mixtures(x, sparsity(x))
+    torch.testing.assert_close(fast.context, plain.context, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(fast(3 * x), plain(3 * x), atol=1e-6, rtol=1e-6)

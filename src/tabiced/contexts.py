@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tabiced.half import halved, is_faster
 from tabiced.model import Context, Network, NetworkConfig
 from tabiced.weights import load_network
 
@@ -37,6 +38,11 @@ def _loaded(path: str | None, device: str) -> Network:
     network = load_network(path)
     # The loaded network is shared: another device gets its own copy.
     return network if device == "cpu" else copy.deepcopy(network).to(device)
+
+
+@lru_cache(maxsize=2)
+def _halved(network: Network) -> Network:
+    return halved(network)
 
 
 @dataclass(frozen=True)
@@ -107,13 +113,17 @@ class Reader:
         self.verbose, self.label = False, "scoring"
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**vars(self), "used": 0}
-        state.pop("network", None)  # found again by its weights
-        return state
+        found_again = ("network", "light_network")
+        return {name: v for name, v in vars(self).items() if name not in found_again} | {"used": 0}
 
     @cached_property
     def network(self) -> Network:
         return network_on(self.weights, self.device)
+
+    @cached_property
+    def light_network(self) -> Network:
+        """Return the network for scores: the same one, or in bfloat16 where that is faster."""
+        return _halved(self.network) if is_faster(self.network, self.device) else self.network
 
     def admit(self, nbytes: int) -> bool:
         """Tell whether a context of this size may be kept."""
@@ -128,16 +138,23 @@ class Reading:
     Contexts that exceed the reader's budget are read again whenever they are needed.
     """
 
-    def __init__(self, reader: Reader, rows: np.ndarray, shown: int | None = None):
+    def __init__(
+        self, reader: Reader, rows: np.ndarray, shown: int | None = None, light: bool = False
+    ):
         """Take context rows (n, width); nothing is read before it is needed.
 
-        The layers of the network see only the first `shown` of them.
+        The layers of the network see only the first `shown` of them. `light`: for scores, which
+        `Reader.light_network` is exact enough for.
         """
-        self.reader, self.shown = reader, shown
+        self.reader, self.shown, self.light = reader, shown, light
         # The network compares rows with each other: a single one is shown twice.
         self.rows = rows if len(rows) > 1 else np.repeat(rows, 2, 0)
         self.kept: dict[int, Context] = {}
         self.levels: dict[int, Tensor] = {}  # percentiles, as far as they are known
+
+    @property
+    def network(self) -> Network:
+        return self.reader.light_network if self.light else self.reader.network
 
     def contexts(self, keep: bool = True) -> Iterator[tuple[View, Context]]:
         """Yield every view with its context; `keep` those that fit for the next time."""
@@ -166,7 +183,7 @@ class Reading:
         rows = torch.from_numpy(self.rows[:, view.columns]).to(self.reader.device)
         # Not inference mode: gradients with respect to queries may be wanted from this context.
         with torch.no_grad():
-            return self.reader.network.read(rows[None], counted, view.order, self.shown)
+            return self.network.read(rows[None], counted, view.order, self.shown)
 
     def percentiles(self) -> tuple[float, float]:
         """Return the 10th and 90th percentile of the context's own log-density."""
@@ -201,7 +218,7 @@ class Reading:
                     part = rows[i : i + tile, view.columns]
                     shown = part if together else fill_tile(part, tile)
                     query = torch.from_numpy(shown).to(reader.device)
-                    parts.append(reader.network.judge(context, query[None])[0, : len(part)])
+                    parts.append(self.network.judge(context, query[None])[0, : len(part)])
                 out += torch.cat(parts).double().cpu().numpy()
         return out / len(reader.views)
 

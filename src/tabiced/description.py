@@ -34,33 +34,60 @@ class Rows:
         return Rows(self.cells[tables], self.statistics[tables])
 
 
-class Description:
-    """All parameter-free statistics of a context (B, n, d), NaN = missing."""
+class _Learned:
+    """What is learned from a context (B, n, d), NaN = missing, to compare rows with it."""
+
+    def _learn(self, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Learn all; return what `_measure` would for the context rows, each left out itself."""
+        self.rows = context.shape[1]
+        self.cells = Cells(context)
+        cells, standard, white, summaries = self.cells(context, in_context=True)
+        self.neighbours = Neighbours(standard, white)
+        near = self.neighbours(standard, white, leave_one_out=True)
+        self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
+        raw = _join(near, summaries, self.mixtures.context)
+        ordered = raw.sort(1).values
+        low, self.middle, high = (
+            ordered[:, round(p * (self.rows - 1))][:, None] for p in (0.25, 0.5, 0.75)
+        )
+        self.spread = (high - low).clamp_min(1e-2)
+        return cells, raw
+
+    def _measure(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features of the cells (B, m, d, ...) and the statistics (B, m, ...)."""
+        cells, standard, white, summaries = self.cells(query)
+        near = self.neighbours(standard, white)
+        return cells, _join(near, summaries, self.mixtures(white))
+
+    def _relative(self, raw: Tensor) -> Tensor:
+        return ((raw - self.middle) / self.spread).clamp(-1e4, 1e4)
+
+
+class Statistics(_Learned):
+    """The statistics of rows relative to those of the context, as `Shallow.judge` takes them."""
 
     def __init__(self, context: Tensor):
         with torch.autocast(context.device.type, enabled=False), torch.no_grad():
-            self.rows = context.shape[1]
-            self.cells = Cells(context)
-            cells, standard, white, summaries = self.cells(context, in_context=True)
-            self.neighbours = Neighbours(standard, white)
-            near = self.neighbours(standard, white, leave_one_out=True)
-            self.mixtures = Mixtures(white, near[..., SPARSITY].exp())
-            raw = _join(near, summaries, self.mixtures.context)
-            ordered = raw.sort(1).values
-            n = self.rows
-            low, self.middle, high = (
-                ordered[:, round(p * (n - 1))][:, None] for p in (0.25, 0.5, 0.75)
-            )
-            self.spread = (high - low).clamp_min(1e-2)
+            self.context = soften(self._relative(self._learn(context)[1]))
+
+    def __call__(self, query: Tensor) -> Tensor:
+        """Describe query rows (B, m, d) by (B, m, ROW_STATISTICS + LATER_STATISTICS) numbers."""
+        with torch.autocast(query.device.type, enabled=False):
+            return soften(self._relative(self._measure(query)[1]))
+
+
+class Description(_Learned):
+    """All parameter-free statistics, ready for the network."""
+
+    def __init__(self, context: Tensor):
+        with torch.autocast(context.device.type, enabled=False), torch.no_grad():
+            cells, raw = self._learn(context)
             self.marginals = Marginals(self._relative(raw)[..., :ROW_STATISTICS])
             self.context = Rows(cells, self._row_features(raw))
 
     @property
     def column_key(self) -> Tensor:
         return self.cells.column_key
-
-    def _relative(self, raw: Tensor) -> Tensor:
-        return ((raw - self.middle) / self.spread).clamp(-1e4, 1e4)
 
     def _row_features(self, raw: Tensor) -> Tensor:
         relative, later = self._relative(raw).split([ROW_STATISTICS, LATER_STATISTICS], -1)
@@ -88,9 +115,7 @@ class Description:
     def __call__(self, query: Tensor) -> Rows:
         """Describe query rows (B, m, d)."""
         with torch.autocast(query.device.type, enabled=False):
-            cells, standard, white, summaries = self.cells(query)
-            near = self.neighbours(standard, white)
-            raw = _join(near, summaries, self.mixtures(white))
+            cells, raw = self._measure(query)
             return Rows(cells, self._row_features(raw))
 
 

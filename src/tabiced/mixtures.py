@@ -16,6 +16,7 @@ from torch import Tensor
 COMPONENTS = (2, 5, 10)
 ITERATIONS = 30
 PRIOR_ROWS = 0.5  # per column, and one: rows of the pooled variance every component has seen
+PRODUCTS_WIDTH, PRODUCTS = 24, 2**22  # columns and numbers up to which products of cells are kept
 
 
 class Mixtures:
@@ -83,10 +84,24 @@ def _fit(x: Tensor, sparsity: Tensor) -> _Fit:
     nearest = [
         torch.nn.functional.one_hot(distance[:, :k].argmin(1), k).to(x.dtype).mT for k in sizes
     ]
-    fit = _maximise(x, torch.cat(nearest, 1), sizes)
+    products = _products(x)
+    fit = _maximise(x, torch.cat(nearest, 1), sizes, products)
     for _ in range(ITERATIONS - 1):
-        fit = _maximise(x, _shares(_joint(x, fit), sizes), sizes)
+        fit = _maximise(x, _shares(_joint(x, fit, products), sizes), sizes, products)
     return fit
+
+
+def _products(x: Tensor) -> Tensor | None:
+    """Return 1, the cells and the products of any two for every row (B, n, 1 + d + d d).
+
+    In these a Gaussian's log-density is linear, and their sums are all that a component is fitted
+    to: one matrix product each way. None where the plain way is faster, or memory too dear.
+    """
+    batch, n, d = x.shape
+    if x.is_cuda or d > PRODUCTS_WIDTH or batch * n * d * d > PRODUCTS:
+        return None
+    outer = (x[..., None] * x[..., None, :]).flatten(2)
+    return torch.cat([torch.ones_like(x[..., :1]), x, outer], -1)
 
 
 def _shares(joint: Tensor, sizes: list[int]) -> Tensor:
@@ -94,13 +109,18 @@ def _shares(joint: Tensor, sizes: list[int]) -> Tensor:
     return torch.cat([part.softmax(1) for part in joint.split(sizes, 1)], 1)
 
 
-def _maximise(x: Tensor, share: Tensor, sizes: list[int]) -> _Fit:
+def _maximise(x: Tensor, share: Tensor, sizes: list[int], products: Tensor | None = None) -> _Fit:
     """Fit the components to rows (B, n, d) that belong to them with the given shares (B, K, n)."""
     _, n, d = x.shape
     identity = torch.eye(d, dtype=x.dtype, device=x.device)
-    count = share.sum(-1) + 1e-6  # B K
-    centres = share @ x / count[..., None]
-    weighted = (share[..., None] * x[:, None]).mT @ x[:, None]  # B K d d
+    if products is None:
+        count, total = share.sum(-1), share @ x  # B K, B K d
+        weighted = (share[..., None] * x[:, None]).mT @ x[:, None]  # B K d d
+    else:
+        count, total, weighted = (share @ products).split([1, d, d * d], -1)
+        count, weighted = count.squeeze(-1), weighted.unflatten(-1, (d, d))
+    count = count + 1e-6
+    centres = total / count[..., None]
     scatter = weighted - count[..., None, None] * centres[..., :, None] * centres[..., None, :]
     traces = scatter.diagonal(dim1=-2, dim2=-1).sum(-1)  # B K
     variance = torch.cat(  # B K: inside the components of a mixture
@@ -128,10 +148,15 @@ def _log_det(fit: _Fit) -> Tensor:
     return diagonal.log().sum(-1) - 0.5 * d * math.log(2 * math.pi)
 
 
-def _joint(x: Tensor, fit: _Fit) -> Tensor:
+def _joint(x: Tensor, fit: _Fit, products: Tensor | None = None) -> Tensor:
     """Return log(w_k p_k(x)) as (B, K, n)."""
-    weights = fit.log_weights(fit.count, fit.rows)
-    return (weights + _log_det(fit))[..., None] - 0.5 * _squares(x, fit)
+    level = (fit.log_weights(fit.count, fit.rows) + _log_det(fit))[..., None]  # B K 1
+    if products is None:
+        return level - 0.5 * _squares(x, fit)
+    precision = fit.inverse.mT @ fit.inverse
+    slope = (precision @ fit.centres[..., None]).squeeze(-1)  # B K d
+    level = level - 0.5 * (slope * fit.centres).sum(-1, keepdim=True)
+    return torch.cat([level, slope, -0.5 * precision.flatten(2)], -1) @ products.mT
 
 
 def _leave_one_out(x: Tensor, fit: _Fit) -> Tensor:

@@ -72,11 +72,13 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda or torch.is_grad_enabled() or x.dtype != torch.float32:
-            return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-6)
+        weight = self.weight.to(x.dtype)
+        if x.is_cuda or torch.is_grad_enabled():
+            return F.rms_norm(x, x.shape[-1:], weight, 1e-6)
         # The same in three passes over x: PyTorch has no kernel for it on CPUs and takes six.
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return (x * size.square_().div_(x.shape[-1]).add_(1e-6).rsqrt_()).mul_(self.weight)
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).float()
+        scale = size.square_().div_(x.shape[-1]).add_(1e-6).rsqrt_()
+        return (x * scale.to(x.dtype)).mul_(weight)
 
 
 class Block(nn.Module):
@@ -137,12 +139,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 @dataclass
 class Operations:
-    """The functions of a block, replaceable by faster ones for training."""
+    """The functions of a block, replaceable by faster ones."""
 
     queries: Callable[..., Any] = queries
     keys_values: Callable[..., Any] = keys_values
     finish: Callable[..., Any] = finish
+    attend: Callable[..., Tensor] = attend
     attend_cells: Callable[..., Tensor] = attend
+    cells: torch.dtype | None = None  # of cells on their way to a row's token, and
+    kept: torch.dtype | None = None  # of keys and values in memory, if another than their own
 
 
 @dataclass
@@ -277,12 +282,15 @@ class Network(nn.Module):
     def _layer(self, i: int, x: Tensor, context: tuple[Tensor, ...]) -> Tensor:
         k, v = context
         q = self.operations.queries(self.blocks[i], x, self._sharpness(i, k.shape[2]))
-        return self.operations.finish(self.blocks[i], x, attend(q, k, v))
+        return self.operations.finish(self.blocks[i], x, self.operations.attend(q, k, v))
 
     def _remember(self, i: int, x: Tensor) -> tuple[Tensor, ...]:
         k, v = self.operations.keys_values(self.blocks[i], x)
         # Values that are a view would keep the raw keys in memory, and are slower to attend to.
-        return (k, v) if torch.is_grad_enabled() else (k.contiguous(), v.contiguous())
+        if torch.is_grad_enabled():
+            return k, v
+        k, v = (part.to(self.operations.kept or part.dtype) for part in (k, v))
+        return k.contiguous(), v.contiguous()
 
     def _energy(self, x: Tensor) -> Tensor:
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
@@ -324,13 +332,14 @@ class Network(nn.Module):
         x = self.cell(rows.cells) + names[:, None]
         classes = self.classes.to(x.dtype).expand(batch, n, -1, -1)
         x = torch.cat([classes, x.to(classes.dtype)], 2).flatten(0, 1)  # B*N c+d cell_width
+        x = x.to(self.operations.cells or x.dtype)
         for i, block in enumerate(self.row_blocks):
             k, v = self.operations.keys_values(block, x)
             if i == len(self.row_blocks) - 1:  # only the class tokens are read afterwards
                 x = x[:, : self.config.class_tokens].contiguous()
             attended = self.operations.attend_cells(self.operations.queries(block, x), k, v)
             x = self.operations.finish(block, x, attended)
-        token = self.mix(self.row_norm(x).reshape(batch, n, -1))
+        token = self.mix(self.row_norm(x.to(classes.dtype)).reshape(batch, n, -1))
         return token + self.statistics(rows.statistics[..., :ROW_FEATURES].to(token.dtype))
 
     # ---- from values to energies

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tabiced.contexts import Reader, fill_tile
-from tabiced.description import Description, Rows
+from tabiced.description import Statistics
 from tabiced.scoring import EnergyScale
 
 JUDGES = 128  # reference rows that judge a pair
@@ -50,8 +50,8 @@ class Pairs:
             place[judges] = np.arange(len(judges))
         shown = [rows[judges][:, pair] for judges, pair in zip(chosen, self.columns, strict=True)]
         with torch.inference_mode():
-            self.description = Description(self._tensor(np.stack(shown)))
-            self.own = self._energies(self.description.context)
+            self.statistics = Statistics(self._tensor(np.stack(shown)))
+            self.own = self._energies(self.statistics.context)
         some = np.arange(min(n, SCALE_ROWS))
         self.scale = EnergyScale(self._length(rows[some], some))
 
@@ -70,7 +70,7 @@ class Pairs:
             cells = fill_tile(part, tile)[:, self.columns]  # rows, pairs, 2
             with torch.inference_mode():
                 shown = self._tensor(cells.transpose(1, 0, 2))
-                energies = self._energies(self.description(shown))[:, : len(part)]
+                energies = self._energies(self.statistics(shown))[:, : len(part)]
             known = own[i : i + tile]
             place = np.where(known < 0, -1, self.place[:, known])  # pairs, rows
             judge = place >= 0
@@ -81,9 +81,9 @@ class Pairs:
     def _tensor(self, shown: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(shown)).to(self.reader.device)
 
-    def _energies(self, described: Rows) -> np.ndarray:
+    def _energies(self, statistics: Tensor) -> np.ndarray:
         """Return energies (pairs, rows)."""
         branch = self.reader.network.shallow
         if branch is None:
             raise ValueError("These weights have no branch without attention to judge pairs by.")
-        return branch(described).double().cpu().numpy()
+        return branch.judge(statistics).double().cpu().numpy()

@@ -13,6 +13,7 @@ A score, how typical a row is, has the parts that `Scoring` says. Log-densities 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -73,21 +74,23 @@ class Reference:
         exact copies of a measured row are an artefact of how the table was made. `dense`: it is for
         log-densities, and the network sees all of it.
         """
-        shown = None if dense or self._shows_all else self.scoring.rows
-        if fold < 0 and shown is None:
+        dense = dense or self._scores_densely
+        if fold < 0 and dense:
             return self.whole
-        place = fold, fold >= 0 and self._hides_copies(own), shown is None
+        place = fold, fold >= 0 and self._hides_copies(own), dense
         if place not in self.readings:
             stays = self.fold[self.group] != fold
             if not place[1]:
                 stays |= self.first[self.group] != np.arange(len(self.group))
-            self.readings[place] = Reading(self.reader, self.matrix[stays], shown)
+            shown = None if dense else self.scoring.rows or None
+            self.readings[place] = Reading(self.reader, self.matrix[stays], shown, not dense)
         return self.readings[place]
 
     @property
-    def _shows_all(self) -> bool:
-        """Tell whether the network sees all rows for scores, too."""
-        return not 0 < self.scoring.rows < len(self.matrix)
+    def _scores_densely(self) -> bool:
+        """Tell whether the network reads for scores just as for log-densities."""
+        sees_all = not 0 < self.scoring.rows < len(self.matrix)
+        return sees_all and self.reader.light_network is self.reader.network
 
     def calibration(self, own: bool = False) -> np.ndarray:
         """Return the scores (n,) of the reference rows, each judged from outside."""
@@ -103,23 +106,52 @@ class Reference:
         strange: np.ndarray | float = 0.0,
     ) -> np.ndarray:
         """Turn both energies of rows, located at `match`, into scores."""
-        says, known = self.scoring, match >= 0
-        network = 1 - says.tails - says.components - says.pairs
-        parts = [((1 - says.shallow) * network, energies[:, 0])]
-        if says.shallow:
-            parts.append((says.shallow * network, energies[:, 1]))
-        if says.tails:
-            parts.append((says.tails, self.tails(rows, known, strange)))
-        if says.components:
-            components, tails = self.component_tails
-            parts.append((says.components, tails(components(rows), known)))
-        if says.pairs:
+        parts = self._parts(energies, rows, match, own, strange)
+        return self.scoring.blend(parts) + self._gain_by_copies(match, own)
+
+    def _parts(
+        self,
+        energies: np.ndarray,
+        rows: np.ndarray,
+        match: np.ndarray,
+        own: bool,
+        strange: np.ndarray | float,
+    ) -> dict[str, np.ndarray]:
+        """Return the parts of scores, those that count, by the names of `Scoring.shares`."""
+        known = match >= 0
+
+        def components() -> np.ndarray:
+            rotate, tails = self.component_tails
+            return tails(rotate(rows), known)
+
+        def pairs() -> np.ndarray:
             place = match if self._hides_copies(own) else self.first[match]
-            parts.append((says.pairs, self.pairs(own)(rows, np.where(known, place, -1))))
-        score = says.blend(parts)
-        if says.repeats and not self._hides_copies(own):
-            score += says.repeats * self.familiarity * (known & (self.count[match] > 1))
-        return score
+            return self.pairs(own)(rows, np.where(known, place, -1))
+
+        ways: dict[str, Callable[[], np.ndarray]] = {
+            "network": lambda: energies[:, 0],
+            "branch": lambda: energies[:, 1],
+            "tails": lambda: self.tails(rows, known, strange),
+            "components": components,
+            "pairs": pairs,
+        }
+        return {name: ways[name]() for name, share in self.scoring.shares.items() if share > 0}
+
+    def _gain_by_copies(self, match: np.ndarray, own: bool) -> np.ndarray:
+        """Return what a score gains where the reference has copies of a row (m,)."""
+        if not self.scoring.repeats or self._hides_copies(own):
+            return np.zeros(len(match))
+        repeated = (match >= 0) & (self.count[match] > 1)
+        return self.scoring.repeats * self.familiarity * repeated
+
+    def parts(
+        self, rows: np.ndarray, strange: np.ndarray | float = 0.0
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return what `score` puts together: the parts, and what is added for copies."""
+        match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
+        energies = self._energies(rows, match, folds)
+        parts = self._parts(energies, rows, match, False, strange)
+        return parts, self._gain_by_copies(match, False)
 
     def read(self) -> None:
         """Prepare all that judges new rows now, not at the first query."""
@@ -165,7 +197,7 @@ class Reference:
         """Return both energies of the distinct rows, known at least for those of some folds."""
         hides = self._hides_copies(own) and len(self.first) < len(self.group)
         unknown = np.full((len(self.first), 2), np.nan)
-        judged = self.judged.setdefault((hides, dense or self._shows_all), unknown)
+        judged = self.judged.setdefault((hides, dense or self._scores_densely), unknown)
         for fold in np.unique(folds):
             members = np.flatnonzero(self.fold == fold)
             if np.isnan(judged[members]).any():

@@ -39,19 +39,45 @@ class Scoring:
     def to_dict(self) -> dict[str, float]:
         return asdict(self)
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Return the share of each part in a score; they add up to 1."""
+        network = 1 - self.tails - self.components - self.pairs
+        network = network if network > 1e-9 else 0.0  # rounding must not give it a voice
+        return {
+            "network": (1 - self.shallow) * network,
+            "branch": self.shallow * network,
+            "tails": self.tails,
+            "components": self.components,
+            "pairs": self.pairs,
+        }
+
+    def with_shares(self, shares: dict[str, float]) -> Scoring:
+        """Return the same with other shares of the parts, in these proportions."""
+        total = sum(shares.values())
+        part = {name: shares.get(name, 0.0) / total for name in self.shares}
+        network = part["network"] + part["branch"]
+        return replace(
+            self,
+            shallow=part["branch"] / network if network > 0 else 0.0,
+            tails=part["tails"],
+            components=part["components"],
+            pairs=part["pairs"],
+        )
+
     def with_tails(self, share: float) -> Scoring:
         """Return the same with another share of tails, the other parts in their proportions."""
         rest = (1 - share) / (1 - self.tails) if self.tails < 1 else 0.0
         components, pairs = self.components * rest, self.pairs * rest
         return replace(self, tails=share, components=components, pairs=pairs)
 
-    def blend(self, parts: list[tuple[float, np.ndarray]]) -> np.ndarray:
+    def blend(self, parts: dict[str, np.ndarray]) -> np.ndarray:
         """Return the soft minimum of parts (m,), each with its share.
 
         -1/s log sum_i share_i exp(-s part_i)
         """
-        parts = [(share, part) for share, part in parts if share > 0]
-        shares, values = np.array([share for share, _ in parts]), np.stack([v for _, v in parts])
+        told = [(share, parts[name]) for name, share in self.shares.items() if share > 0]
+        shares, values = np.array([share for share, _ in told]), np.stack([v for _, v in told])
         if not self.sharpness:
             return shares @ values
         least = values.min(0)

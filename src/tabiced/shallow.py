@@ -30,5 +30,8 @@ class Shallow(nn.Module):
 
     def forward(self, rows: Rows) -> Tensor:
         known = rows.statistics
-        relative = torch.cat([known[..., :ROW_STATISTICS], known[..., ROW_FEATURES:]], -1)
+        return self.judge(torch.cat([known[..., :ROW_STATISTICS], known[..., ROW_FEATURES:]], -1))
+
+    def judge(self, relative: Tensor) -> Tensor:
+        """Return the energies (B, N) of rows by numbers as `Statistics` has them."""
         return self.layers(relative.float()).squeeze(-1).float()

@@ -29,6 +29,7 @@ from tabiced.bench import (
     foundation,
     macrodata,
     ours,
+    parts,
     speed,
     summary,
 )
@@ -42,6 +43,7 @@ RESULTS, QUICK_RESULTS = Path("benchmarks/results"), Path("build/quick")
 COMMANDS = {
     "download": "fetch the ADBench tables",
     "macrodata": "anomaly detection on a pack of real tables",
+    "parts": "what each part of a score is worth on such a pack",
     "adbench": "ADBench, both settings, the paper's protocol",
     "pack": "put the ADBench tasks of some seeds into one file",
     "density": "tables with known log-density",
@@ -54,6 +56,7 @@ COMMANDS = {
 QUICK: dict[str, dict[str, object]] = {  # what --quick asks for instead
     "download": {"names": QUICK_FILES},
     "macrodata": {"limit": 4},
+    "parts": {"limit": 4},
     "adbench": {"seeds": (0,), "smallest": 2},
     "pack": {"seeds": (0,), "smallest": 2},
     "density": {"tables": 1},
@@ -96,9 +99,11 @@ def build_parser() -> argparse.ArgumentParser:
     command["download"].add_argument("--source", default=SOURCE, help="address of other copies")
     command["download"].set_defaults(run=run_download, names=None)
 
-    command["macrodata"].add_argument("--pack", required=True, help="npz file with the tables")
-    command["macrodata"].add_argument("--limit", type=int, help="so many tables, at equal steps")
-    command["macrodata"].set_defaults(run=run_macrodata)
+    for name, run in (("macrodata", run_macrodata), ("parts", run_parts)):
+        command[name].add_argument("--pack", required=True, help="npz file with the tables")
+        command[name].add_argument("--limit", type=int, help="so many tables, at equal steps")
+        command[name].set_defaults(run=run)
+    _add_weights(command["parts"])
 
     command["adbench"].add_argument("--pack", help="npz file of the command pack, not --data")
     command["adbench"].add_argument("--settings", nargs="+", default=adbench.SETTINGS)
@@ -133,9 +138,9 @@ def build_parser() -> argparse.ArgumentParser:
         _add_tasks(command[name])
     for name in ("macrodata", "adbench", "density", "augmentation", "speed"):
         _add_methods(command[name])
-    for name in ("macrodata", "adbench", "density", "augmentation", "speed", "ablation"):
+    for name in ("macrodata", "parts", "adbench", "density", "augmentation", "speed", "ablation"):
         _add_run(command[name])
-    for name in ("macrodata", "adbench", "density", "augmentation"):
+    for name in ("macrodata", "parts", "adbench", "density", "augmentation"):
         command[name].add_argument("--jobs", type=int, default=1, help="processes, on a CPU")
     return parser
 
@@ -143,6 +148,10 @@ def build_parser() -> argparse.ArgumentParser:
 def _add_methods(command: argparse.ArgumentParser) -> None:
     command.add_argument("--methods", nargs="+", default=["ours"])
     command.add_argument("--options", nargs="+", default=[], metavar="NAME=VALUE")
+    _add_weights(command)
+
+
+def _add_weights(command: argparse.ArgumentParser) -> None:
     command.add_argument("--weights", help="JSON card of other weights than the shipped ones")
 
 
@@ -227,6 +236,20 @@ def run_macrodata(options: argparse.Namespace) -> None:
     tasks = macrodata.tasks(read_pack(options.pack), options.limit)
     run_detection(options, tasks, methods, results)
     finish(options, methods, results, summary.macrodata_lines(results.rows(), tasks, methods))
+
+
+def run_parts(options: argparse.Namespace) -> None:
+    results, report = parts.open_results(options.out), reporter(options.quiet)
+    tasks = macrodata.tasks(read_pack(options.pack), options.limit)
+    weights = ours.version(options.weights)
+
+    def work(i: int, part: Results) -> None:
+        parts.measure(tasks[i :: options.jobs], part, options, weights, report)
+
+    side_by_side(options.jobs, results, work)
+    results.sort()
+    note_machine(options.out, [f"ours {weights}"], describe_machine(options.device))
+    print("\n".join(summary.parts_lines(results.rows(), weights)))
 
 
 def run_adbench(options: argparse.Namespace) -> None:

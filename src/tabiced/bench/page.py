@@ -7,11 +7,13 @@ import numpy as np
 
 from tabiced.bench import paper, prose
 from tabiced.bench.density import PAPER_SUITES, SUITES
+from tabiced.bench.macrodata import SETTINGS
 from tabiced.bench.markdown import cells, four, italic, markdown, ours_first, two, with_mean
 from tabiced.bench.metrics import median_ranks
 from tabiced.bench.ours import version
 from tabiced.bench.page_ablation import ablation_section
 from tabiced.bench.page_augmentation import augmentation_bars, augmentation_section
+from tabiced.bench.parts import VARIANTS
 from tabiced.bench.results import Row, read_csv
 from tabiced.bench.summary import (
     Means,
@@ -20,6 +22,7 @@ from tabiced.bench.summary import (
     label,
     macrodata_means,
     margins,
+    parts_means,
     speed_means,
 )
 
@@ -57,6 +60,7 @@ def page_text(results: Path, *shipped: str) -> str:
         _density_section(_rows(results / "density.csv", shipped)),
         _adbench_section(_rows(results / "adbench.csv", shipped)),
         _macrodata_section(_rows(results / "macrodata.csv", shipped)),
+        _parts_section(results / "parts.csv", shipped[0]),
         augmentation_section(_rows(results / "augmentation.csv", shipped), OURS),
         ablation_section(results),
         _speed_section(_rows(results / "speed.csv", shipped)),
@@ -241,6 +245,14 @@ def _macrodata_section(rows: list[Row]) -> str:
     count = len({(row["bench"], row["dataset"]) for row in rows})
     lines = [[name, *cells(means[name], columns, two)] for name in names]
     return prose.MACRODATA.format(count=count) + "\n" + markdown(header, lines)
+
+
+def _parts_section(path: Path, shipped: str) -> str:
+    means = parts_means(read_csv(path) if path.exists() else [], shipped)
+    if not means:
+        return ""
+    lines = [[VARIANTS[name].title, *cells(m, list(SETTINGS), two)] for name, m in means.items()]
+    return prose.PARTS.strip() + "\n\n" + markdown(["", *SETTINGS], lines)
 
 
 def _speed_section(rows: list[Row]) -> str:

@@ -72,6 +72,18 @@ tabiced bench macrodata --pack macrodata_dev.npz --methods ours baselines
 ```
 """
 
+PARTS = """
+### What the parts of a score are worth
+
+The same tables, scores put together otherwise: parts left out (the others in their proportions),
+their plain mean, parts alone. Which pairs of columns are drawn is chance that alone moves the means
+by up to 0.2.
+
+```sh
+tabiced bench parts --pack macrodata_dev.npz
+```
+"""
+
 ABLATION = """
 ## Ablations
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tabiced.bench.density import PAPER_SUITES, SUITES
+from tabiced.bench.macrodata import SETTINGS
 from tabiced.bench.methods import Method
+from tabiced.bench.parts import VARIANTS
 from tabiced.bench.results import Row, number
 from tabiced.bench.tasks import Task
 
@@ -36,6 +38,20 @@ def macrodata_means(rows: Iterable[Row], value: str = "auroc") -> Means:
         for bench in (row["bench"], "all"):
             flat.append({**row, "cell": f"{bench}/{row['setting']}"})
     return _percent(collect(flat, "cell", value))
+
+
+def parts_means(rows: Iterable[Row], weights: str, value: str = "auroc") -> Means:
+    """Return {variant: {setting: percent}} of some weights, the variants in their order."""
+    mine = [r for r in rows if r["weights"] == weights]
+    named = [{**r, "method": r["variant"], "options": "", "weights": ""} for r in mine]
+    means = _percent(collect(named, "setting", value))
+    return {name: means[name] for name in VARIANTS if name in means}
+
+
+def parts_lines(rows: Iterable[Row], weights: str) -> list[str]:
+    """Return the mean AUROC of the variants over the stored tables, as text."""
+    means = parts_means(rows, weights)
+    return ["mean AUROC", *text_table(means, list(means), list(SETTINGS), "{:.2f}")]
 
 
 def adbench_tables(rows: list[Row], protocol: str, setting: str, value: str = "auroc") -> Means:
