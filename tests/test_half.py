@@ -88,6 +88,15 @@ def test_log_densities_are_those_of_float32(network, everywhere, monkeypatch):
     assert 0 < np.abs(scores - known).max() < 0.05 * known.std()
 
 
+def test_weights_that_change_are_not_kept(everywhere):
+    network = random_network()
+    before = ICED(weights=network).fit(normal(120)).score_samples(normal(20, seed=1))
+    for block in network.blocks:
+        block.down.weight.mul_(2)
+    after = ICED(weights=network).fit(normal(120)).score_samples(normal(20, seed=1))
+    assert not np.allclose(before, after, atol=1e-2)
+
+
 def test_a_saved_estimator_scores_the_same(network, everywhere, tmp_path):
     query = np.r_[normal(20, seed=1), normal(120)[:5]]
     model = ICED().fit(normal(120))

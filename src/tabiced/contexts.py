@@ -40,9 +40,9 @@ def _loaded(path: str | None, device: str) -> Network:
     return network if device == "cpu" else copy.deepcopy(network).to(device)
 
 
-@lru_cache(maxsize=2)
-def _halved(network: Network) -> Network:
-    return halved(network)
+@lru_cache(maxsize=1)
+def _loaded_light(path: str | None) -> Network:
+    return halved(_loaded(path, "cpu"))
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,11 @@ class Reader:
     @cached_property
     def light_network(self) -> Network:
         """Return the network for scores: the same one, or in bfloat16 where that is faster."""
-        return _halved(self.network) if is_faster(self.network, self.device) else self.network
+        if not is_faster(self.network, self.device):
+            return self.network
+        if isinstance(self.weights, Network):  # whose weights may change until the next time
+            return halved(self.network)
+        return _loaded_light(None if self.weights is None else os.fspath(self.weights))
 
     def admit(self, nbytes: int) -> bool:
         """Tell whether a context of this size may be kept."""

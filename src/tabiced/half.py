@@ -8,19 +8,19 @@ still computed each by itself, so what is equal in float32 is equal here.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tabiced.model import Network, Operations
+from tabiced.model import Block, Network, Operations
 
-M = TypeVar("M", bound=nn.Module)
-
+HALF = torch.bfloat16
 LEAST_WIDTH = 256  # of tokens: below, products are too small to gain from it
-ROWS_AT_ONCE = 128  # whose attention weights stay in the processor's cache
+ROWS_AT_ONCE = 256  # whose attention weights stay in the processor's cache
 
 
 @cache
@@ -40,32 +40,65 @@ def is_faster(network: Network, device: str) -> bool:
 class HalfLinear(nn.Module):
     """A linear layer with weights in bfloat16."""
 
-    def __init__(self, layer: nn.Linear, result: torch.dtype):
-        """Copy the weights of a layer; `result` is the type of what it returns."""
+    def __init__(self, layer: nn.Linear, result: torch.dtype = HALF, gain: Tensor | None = None):
+        """Copy a layer; `result` is the type of what it returns, `gain` multiplies its input."""
         super().__init__()
         self.result = result
-        self.weight = layer.weight.detach().bfloat16()
-        self.bias = None if layer.bias is None else layer.bias.detach().bfloat16()
+        weight = layer.weight if gain is None else layer.weight * gain
+        self.weight = weight.detach().to(HALF)
+        self.bias = None if layer.bias is None else layer.bias.detach().to(HALF)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x.bfloat16(), self.weight, self.bias).to(self.result)
+        return F.linear(x.to(HALF), self.weight, self.bias).to(self.result)
 
 
-def attend_half(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend with (B, heads, S, width) to keys and values in bfloat16."""
-    q = (q * q.shape[3] ** -0.5).bfloat16()
-    parts = [_attend_few(part, k, v) for part in q.split(ROWS_AT_ONCE, 2)]
-    return torch.cat(parts, 2).float()
+class HalfBlock(nn.Module):
+    """The weights of a block in bfloat16; gains of its norms are in the layers behind them."""
+
+    def __init__(self, block: Block, stream: torch.dtype):
+        """`stream` is the type of the tokens that the block adds to."""
+        super().__init__()
+        self.heads = block.heads
+        self.q = HalfLinear(block.q, gain=block.norm.weight)
+        self.kv = HalfLinear(block.kv, gain=block.norm.weight)
+        self.out = HalfLinear(block.out, stream)
+        self.up = HalfLinear(block.up, gain=block.norm2.weight)
+        self.down = HalfLinear(block.down, stream)
+        gain = block.q_norm.weight * block.k_norm.weight  # in their product it is all one
+        self.gain = (gain * len(gain) ** -0.5).detach()  # width of a head
 
 
-def _attend_few(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    # Exponentials of bfloat16 are slower than those of float32 with both conversions.
-    return (q @ k.mT).float().softmax(-1).bfloat16() @ v
+def _unit(x: Tensor) -> Tensor:
+    """Divide by the root mean square, as `Norm` does before its gain; in bfloat16."""
+    size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).float()
+    scale = size.square_().div_(x.shape[-1]).add_(1e-6).rsqrt_()
+    return (x * scale.to(x.dtype)).to(HALF)
 
 
-def attend_half_cells(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend inside rows, all in bfloat16."""
-    return _attend_few(q * q.shape[3] ** -0.5, k, v)
+def _queries(block: HalfBlock, x: Tensor, scale: Tensor | None = None) -> Tensor:
+    q = _unit(block.q(_unit(x)).unflatten(-1, (block.heads, -1)))
+    gain = block.gain if scale is None else block.gain * scale[:, 0]  # heads width
+    return q.mul_(gain.to(HALF))
+
+
+def _keys_values(block: HalfBlock, x: Tensor) -> tuple[Tensor, Tensor]:
+    k, v = block.kv(_unit(x)).unflatten(-1, (2 * block.heads, -1)).chunk(2, -2)
+    return _unit(k).transpose(1, 2), v.transpose(1, 2)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend with queries (B, S, heads, width): (B, S, heads * width)."""
+    parts = []
+    for part in q.transpose(1, 2).split(ROWS_AT_ONCE, 2):
+        # Exponentials of bfloat16 are slower than those of float32 with both conversions.
+        weights = (part @ k.mT).float().softmax(-1).to(HALF)
+        parts.append((weights @ v).transpose(1, 2).flatten(2))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _finish(block: HalfBlock, x: Tensor, attended: Tensor) -> Tensor:
+    x = block.out(attended).add_(x)
+    return block.down(torch.ops.aten.gelu_(block.up(_unit(x)))).add_(x)
 
 
 def halved(network: Network) -> Network:
@@ -73,44 +106,26 @@ def halved(network: Network) -> Network:
 
     Without gradients.
     """
-    # Many layers add to a row's token, few to its cells: only the former needs more digits.
-    blocks = [_with_layers(block, _halved_layers(block, torch.float32)) for block in network.blocks]
-    row_blocks = [
-        _with_layers(block, _halved_layers(block, torch.bfloat16)) for block in network.row_blocks
-    ]
-    light = _with_layers(
-        network,
-        {
-            "blocks": nn.ModuleList(blocks),
-            "row_blocks": nn.ModuleList(row_blocks),
-            "mix": HalfLinear(network.mix, torch.float32),
-            "cell": _second_halved(network.cell),
-            "statistics": _second_halved(network.statistics),
-        },
-    )
+    light = copy.copy(network)
+    light._modules = {
+        **network._modules,
+        # Many layers add to a row's token, few to its cells: only the former needs more digits.
+        "blocks": nn.ModuleList(HalfBlock(b, torch.float32) for b in _blocks(network.blocks)),
+        "row_blocks": nn.ModuleList(HalfBlock(b, HALF) for b in _blocks(network.row_blocks)),
+        "mix": HalfLinear(network.mix, torch.float32),
+        "cell": _second_halved(network.cell),
+        "statistics": _second_halved(network.statistics),
+    }
     light.operations = Operations(
-        attend=attend_half,
-        attend_cells=attend_half_cells,
-        cells=torch.bfloat16,
-        kept=torch.bfloat16,
+        _queries, _keys_values, _finish, attend=_attend, attend_cells=_attend, cells=HALF
     )
     return light
 
 
-def _with_layers(module: M, layers: dict[str, nn.Module]) -> M:
-    """Return a copy of a module that has some other layers and shares the rest."""
-    other = copy.copy(module)
-    other._modules = {**module._modules, **layers}
-    return other
-
-
-def _halved_layers(block: nn.Module, result: torch.dtype) -> dict[str, nn.Module]:
-    return {
-        # Between the two layers of the feed-forward part nothing needs more digits, either.
-        name: HalfLinear(layer, torch.bfloat16 if name == "up" else result)
-        for name, layer in block.named_children()
-        if isinstance(layer, nn.Linear)
-    }
+def _blocks(blocks: nn.ModuleList) -> Iterator[Block]:
+    for block in blocks:
+        assert isinstance(block, Block)
+        yield block
 
 
 def _second_halved(layers: nn.Sequential) -> nn.Sequential:

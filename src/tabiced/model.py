@@ -26,7 +26,7 @@ from tabiced.scoring import Scoring
 from tabiced.shallow import Shallow
 
 CELLS_AT_ONCE = 2**17
-CELLS_IN_CACHE = 2**12  # what a processor works on without waiting for memory
+CELLS_IN_CACHE = 2**12  # of float32, what a processor works on without waiting for memory
 FEW = 192  # queries up to which PyTorch's attention on CPUs works in blocks too small to be fast
 
 # What later rows need of a context: first what the encoder keeps of its columns (nothing for
@@ -72,13 +72,11 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight.to(x.dtype)
-        if x.is_cuda or torch.is_grad_enabled():
-            return F.rms_norm(x, x.shape[-1:], weight, 1e-6)
+        if x.is_cuda or torch.is_grad_enabled() or x.dtype != torch.float32:
+            return F.rms_norm(x, x.shape[-1:], self.weight.to(x.dtype), 1e-6)
         # The same in three passes over x: PyTorch has no kernel for it on CPUs and takes six.
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True).float()
-        scale = size.square_().div_(x.shape[-1]).add_(1e-6).rsqrt_()
-        return (x * scale.to(x.dtype)).mul_(weight)
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return (x * size.square_().div_(x.shape[-1]).add_(1e-6).rsqrt_()).mul_(self.weight)
 
 
 class Block(nn.Module):
@@ -146,8 +144,7 @@ class Operations:
     finish: Callable[..., Any] = finish
     attend: Callable[..., Tensor] = attend
     attend_cells: Callable[..., Tensor] = attend
-    cells: torch.dtype | None = None  # of cells on their way to a row's token, and
-    kept: torch.dtype | None = None  # of keys and values in memory, if another than their own
+    cells: torch.dtype | None = None  # of cells on their way to a row's token, if not float32
 
 
 @dataclass
@@ -287,10 +284,7 @@ class Network(nn.Module):
     def _remember(self, i: int, x: Tensor) -> tuple[Tensor, ...]:
         k, v = self.operations.keys_values(self.blocks[i], x)
         # Values that are a view would keep the raw keys in memory, and are slower to attend to.
-        if torch.is_grad_enabled():
-            return k, v
-        k, v = (part.to(self.operations.kept or part.dtype) for part in (k, v))
-        return k.contiguous(), v.contiguous()
+        return (k, v) if torch.is_grad_enabled() else (k.contiguous(), v.contiguous())
 
     def _energy(self, x: Tensor) -> Tensor:
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
@@ -320,7 +314,8 @@ class Network(nn.Module):
         if self.encoder is not None:
             return self.encoder(rows.cells[..., 0], names, memory)
         batch, n, d, _ = rows.cells.shape
-        at_once = CELLS_AT_ONCE if rows.cells.is_cuda else CELLS_IN_CACHE
+        size = (self.operations.cells or rows.cells.dtype).itemsize
+        at_once = CELLS_AT_ONCE if rows.cells.is_cuda else CELLS_IN_CACHE * 4 // size
         step = max(1, at_once // (batch * (d + self.config.class_tokens)))
         if torch.is_grad_enabled() or n <= step:
             return self._tokens_at_once(rows, names)

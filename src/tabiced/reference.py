@@ -144,15 +144,6 @@ class Reference:
         repeated = (match >= 0) & (self.count[match] > 1)
         return self.scoring.repeats * self.familiarity * repeated
 
-    def parts(
-        self, rows: np.ndarray, strange: np.ndarray | float = 0.0
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return what `score` puts together: the parts, and what is added for copies."""
-        match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
-        energies = self._energies(rows, match, folds)
-        parts = self._parts(energies, rows, match, False, strange)
-        return parts, self._gain_by_copies(match, False)
-
     def read(self) -> None:
         """Prepare all that judges new rows now, not at the first query."""
         self.without(-1).read()
@@ -218,8 +209,17 @@ class Reference:
         Each has `strange` (m,) cells in columns that are constant in the reference. `own`: the rows
         are the reference's, and copies of a row must not vouch for it.
         """
+        parts, gain = self.parts(rows, strange, own)
+        return self.scoring.blend(parts) + gain
+
+    def parts(
+        self, rows: np.ndarray, strange: np.ndarray | float = 0.0, own: bool = False
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Return what `score` puts together: the parts, and what is added for copies."""
         match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
-        return self._mixed(self._energies(rows, match, folds, own), rows, match, own, strange)
+        energies = self._energies(rows, match, folds, own)
+        parts = self._parts(energies, rows, match, own, strange)
+        return parts, self._gain_by_copies(match, own)
 
     def _energies(
         self,

@@ -34,16 +34,16 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to put parts together."""
+    """One way to put parts together; None where a scoring has no other part."""
 
     title: str
-    changed: Callable[[Scoring], Scoring]
+    changed: Callable[[Scoring], Scoring | None]
 
 
 def _without(part: str) -> Variant:
-    def changed(scoring: Scoring) -> Scoring:
+    def changed(scoring: Scoring) -> Scoring | None:
         rest = {name: share for name, share in scoring.shares.items() if name != part}
-        return scoring.with_shares(rest)
+        return scoring.with_shares(rest) if any(rest.values()) else None
 
     return Variant(f"without {PARTS[part]}", changed)
 
@@ -83,7 +83,7 @@ def scores(
     found = {}
     for name, variant in VARIANTS.items():
         scoring = variant.changed(reference.scoring)
-        if all(part in parts for part, share in scoring.shares.items() if share > 0):
+        if scoring and all(part in parts for part, share in scoring.shares.items() if share > 0):
             found[name] = scoring.blend(parts) + (gain if scoring.repeats else 0.0)
     return found
 
