@@ -1,15 +1,16 @@
 """Time the estimator against other ways to a density, and over sizes, on a CPU.
 
-    python benchmarks/estimator_speed.py                      # about ten minutes
-    python benchmarks/estimator_speed.py --tabicl             # and TabICL's density: minutes more
-    python benchmarks/estimator_speed.py --most 0 --threads 2 # the first table alone, on two cores
+    python benchmarks/estimator_speed.py                        # two minutes
+    python benchmarks/estimator_speed.py --tabicl               # and TabICL's density: one more
+    python benchmarks/estimator_speed.py --most 0 --repeats 9   # the first table alone
+    python benchmarks/estimator_speed.py --most 0 --threads 1   # the same on one core
 
 With one thread, times are processor time, so that other work on the machine matters little; with
-more they are those of the clock. Medians of some repeats in one run. First context 1000 x 20 and
-256 queries: fit and score, score again from the cached context, a Gaussian mixture of 1-20
+more they are those of the clock. Medians of some repeats in one run. First, on all cores (GMM-BIC
+hardly gains by a second one, ours does), context 1000 x 20 and 256 queries: fit and score, score again from the cached context, a Gaussian mixture of 1-20
 components chosen by BIC, and TabICL's unsupervised density (`pip install tabicl`; random weights,
 since only its time counts; one of its four permutations and one of its eight ensemble members are
-run and counted 32 times). Then the cost over context rows and over queries, with a plot.
+run and counted 32 times). Then, on one, the cost over context rows and over queries, with a plot.
 """
 
 import argparse
@@ -151,15 +152,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--most", type=int, default=16_000, help="context rows to go up to")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--tabicl", action="store_true")
     parser.add_argument("--plot", type=Path, default=Path("docs/images/speed.svg"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with threadpool_limits(options.threads):
         compare(options.repeats, options.tabicl)
-        if not options.most:
-            return
+    if not options.most:
+        return
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
         contexts = over_context(options.most, options.repeats)
         queries = over_queries(options.repeats)
     draw(contexts, queries, options.plot)

@@ -16,7 +16,7 @@ from torch import Tensor
 COMPONENTS = (2, 5, 10)
 ITERATIONS = 30
 PRIOR_ROWS = 0.5  # per column, and one: rows of the pooled variance every component has seen
-PRODUCTS_WIDTH, PRODUCTS = 24, 2**22  # columns and numbers up to which products of cells are kept
+PRODUCTS_WIDTH, PRODUCTS = 24, 2**23  # columns and numbers up to which products of cells are kept
 
 
 class Mixtures:

@@ -21,7 +21,10 @@ LOCAL_STATISTICS = 2 * (len(NEIGHBOURS) + len(BANDWIDTHS)) + 1
 STATISTICS = LOCAL_STATISTICS + 2 * (len(SHARES) + 1)
 SPARSITY = len(NEIGHBOURS) + len(BANDWIDTHS) + 2  # which: log-distance to the 20th, whitened
 SOFTENING = 0.03  # squared distance per column at which a near row ceases to matter in the mean
-CHUNK_ENTRIES = 2**27  # entries of the distance matrix held at once
+# Entries of the distance matrix held at once. On a CPU, larger pieces of memory are fetched anew
+# from the system every time, page by page, which costs more than the arithmetic.
+CHUNK_ENTRIES = {"cpu": 2**22, "cuda": 2**27}
+MANY = 1000  # numbers from which on it is faster to set the smallest apart before they are sorted
 COPY_TOLERANCE = 1e-6  # squared distance per column, relative to the rows' own size
 FAR = 1e4
 
@@ -39,7 +42,7 @@ class Neighbours:
         With `leave_one_out` the rows are the context rows themselves, in the same order.
         """
         batch, n, _ = self.spaces[0].shape
-        step = max(1, CHUNK_ENTRIES // (batch * n))
+        step = max(1, CHUNK_ENTRIES[standard.device.type] // (batch * n))
         parts = []
         for start in range(0, standard.shape[1], step):
             own = start if leave_one_out else None
@@ -56,7 +59,10 @@ def _smallest(x: Tensor, count: int) -> Tensor:
     if x.is_cuda or x.requires_grad:
         return x.topk(count, dim=-1, largest=False).values
     # numpy sorts all of them several times faster than PyTorch finds some on a CPU.
-    return torch.from_numpy(np.sort(x.numpy(), -1)[..., :count])
+    numbers = x.numpy()
+    if numbers.shape[-1] > MANY:
+        numbers = np.partition(numbers, count - 1, -1)[..., :count]
+    return torch.from_numpy(np.sort(numbers, -1)[..., :count])
 
 
 def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tensor, Tensor]:
