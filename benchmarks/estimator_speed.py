@@ -7,10 +7,11 @@
 
 With one thread, times are processor time, so that other work on the machine matters little; with
 more they are those of the clock. Medians of some repeats in one run. First, on all cores (GMM-BIC
-hardly gains by a second one, ours does), context 1000 x 20 and 256 queries: fit and score, score again from the cached context, a Gaussian mixture of 1-20
-components chosen by BIC, and TabICL's unsupervised density (`pip install tabicl`; random weights,
-since only its time counts; one of its four permutations and one of its eight ensemble members are
-run and counted 32 times). Then, on one, the cost over context rows and over queries, with a plot.
+hardly gains by a second one, ours does), context 1000 x 20 and 256 queries: fit and score, score
+again from the cached context, a Gaussian mixture of 1-20 components chosen by BIC, and TabICL's
+unsupervised density (`pip install tabicl`; random weights, since only its time counts; one of its
+four permutations and one of its eight ensemble members are run and counted 32 times). Then, on one,
+the cost over context rows and over queries, with a plot.
 """
 
 import argparse
