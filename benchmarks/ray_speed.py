@@ -9,8 +9,8 @@ processor time, so that other work on the machine matters little. Then `score_pa
 worker and with two, in turns, in one run. Rates of the clock are those of the last three quarters:
 starting Ray and loading torch takes some seconds, whatever the number of rows. Beside them stand
 rows per second of the workers' own processor time, which tell whether workers slow each other down;
-where other work has the cores, the ratio of the clock says little. At last the same work in one and
-in two plain processes: what the machine's cores and memory allow without Ray.
+where other work has the cores, the ratio of the clock says little. In turns with these, half of the
+rows in one and in two plain processes: what the machine's cores and memory allow without Ray.
 """
 
 from __future__ import annotations

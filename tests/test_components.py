@@ -67,9 +67,7 @@ def test_a_part_without_a_share_does_not_matter_however_low_it_is():
     low = {"pairs": np.full(3, -1e6), "branch": np.full(3, -1e6)}
     found = Scoring(tails=0.75, sharpness=0.5).blend(low | PARTS)
     np.testing.assert_array_equal(found, blended(0.5))
-    none = Scoring(
-        tails=0.5, components=0.2, pairs=0.3, sharpness=1
-    )  # adds up to 1 but for rounding
+    none = Scoring(tails=0.5, components=0.2, pairs=0.3, sharpness=1)  # 1, but for rounding
     parts = {name: np.zeros(3) for name in none.shares} | {"network": np.full(3, -1e6)}
     np.testing.assert_array_equal(none.blend(parts), np.zeros(3))
 
