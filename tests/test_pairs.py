@@ -108,6 +108,18 @@ def test_scores_do_not_depend_on_the_rows_that_come_along():
     np.testing.assert_array_equal(together[140:], model.score_samples(rows[140:]))
 
 
+@pytest.mark.parametrize("width", [3, 12, 150])
+def test_the_order_of_columns_in_the_reference_does_not_matter(width: int):
+    network = branched(shallow=0.5, tails=0.2, components=0.2, pairs=0.3, repeats=0.5)
+    X, rows = table(200, width), table(30, width, seed=1)
+    X[:, 0], rows[:, 0] = np.round(X[:, 0]), np.round(rows[:, 0])
+    X = np.r_[X, X[:40]]
+    expected = ICED(weights=network).fit(X).score_samples(rows)
+    order = np.random.default_rng(2).permutation(width)
+    other = ICED(weights=network).fit(X[:, order]).score_samples(rows[:, order])
+    np.testing.assert_allclose(other, expected, atol=2e-3)
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 40])
 def test_p_values_of_new_rows_are_uniform(width: int):
     model = fitted(table(400, width))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tabiced.columns import LARGEST, Filled, Ignored, Levels, learn_plan, robust_scale
-from tabiced.rows import SAME, Copies, hash_rows, is_measured, order_rows
+from tabiced.rows import SAME, Copies, hash_rows, is_measured, order_columns, order_rows
 from tabiced.table import read_table
 
 CELLS = {
@@ -320,6 +320,20 @@ def test_the_order_of_rows_is_decided_by_content(data: int, seed: int):
     # columns in another order, other units, another direction
     scaled = (rows * [3.7, -0.01, 11.0] + [5.0, 1e3, -2.0])[:, [2, 0, 1]]
     np.testing.assert_array_equal(rows[order_rows(list(scaled.T), seed)], expected)
+
+
+def test_the_order_of_columns_is_decided_by_content():
+    rng = np.random.default_rng(0)
+    rows = np.c_[rng.normal(size=(30, 6)), rng.integers(0, 2, (30, 4))]
+    rows[:, 2], rows[4, 5] = np.exp(rows[:, 1]), np.nan  # the same ranks; a missing cell
+    expected = rows[:, order_columns(rows)]
+    places = set()
+    for _ in range(50):
+        other = rng.permutation(10)
+        shown = rows[:, other]
+        np.testing.assert_array_equal(shown[:, order_columns(shown)], expected)
+        places.add(int(order_columns(rng.normal(size=(30, 10)))[0]))
+    assert len(places) == 10  # every column comes first at times
 
 
 def test_the_order_of_rows_is_random():

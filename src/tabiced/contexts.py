@@ -58,9 +58,8 @@ def make_views(
 ) -> list[View]:
     """Show all columns in every round; where they are more than `limit`, in several random parts.
 
-    Columns that encode one column of the table stay together.
+    Columns that encode one column of the table, a block of at least one, stay together.
     """
-    blocks = [block for block in blocks if len(block)]
     width = sum(len(block) for block in blocks)
     if width <= limit:
         orders = [torch.from_numpy(generator.permutation(limit)) for _ in range(rounds - 1)]

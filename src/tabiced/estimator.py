@@ -18,7 +18,7 @@ from tabiced.columns import learn_plan
 from tabiced.contexts import Reader, make_views, network_on, tile_rows
 from tabiced.model import Network
 from tabiced.reference import Reference
-from tabiced.rows import order_rows
+from tabiced.rows import order_columns, order_rows
 from tabiced.saving import load_estimator, save_estimator
 from tabiced.table import Table, read_table, template_of
 
@@ -136,11 +136,13 @@ class ICED(OutlierMixin, BaseEstimator):
         self.plan_ = learn_plan(table)
         self.reference_ = None
         if self.plan_.width:
-            matrix, reader = self.plan_.encode(table), self._reader(table, seed)
+            matrix = self.plan_.encode(table)
+            matrix = matrix[order_rows(list(matrix.T), seed)]
+            reader = self._reader(matrix, seed)
             scoring = reader.network.scoring
             if self.tail_weight is not None:
                 scoring = scoring.with_tails(self.tail_weight)
-            self.reference_ = Reference(matrix, reader, seed, scoring)
+            self.reference_ = Reference(matrix, reader, scoring)
             self.reference_.read()
         return self
 
@@ -264,13 +266,15 @@ class ICED(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         return 0 if self.reference_ is None else self.reference_.reader.used
 
-    def _reader(self, table: Table, seed: int) -> Reader:
+    def _reader(self, matrix: np.ndarray, seed: int) -> Reader:
         plan, memory = self.plan_, int(self.memory_mb * 2**20)
         config = network_on(self.weights, self.device_).config
         generator = np.random.default_rng(seed)
-        views = make_views(plan.blocks, config.max_columns, self.n_views, generator)
+        place = np.argsort(order_columns(matrix))
+        blocks = sorted(filter(len, plan.blocks), key=lambda block: place[block].min())
+        views = make_views(blocks, config.max_columns, self.n_views, generator)
         widest = max(len(view.columns) for view in views)
-        tile = tile_rows(config, self.device_, table.rows, widest, memory)
+        tile = tile_rows(config, self.device_, len(matrix), widest, memory)
         return Reader(self.weights, self.device_, views, plan.counted, tile, memory)
 
     def _score(self, X: Any, *, own: bool) -> np.ndarray:

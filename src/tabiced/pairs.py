@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tabiced.contexts import Reader, fill_tile
 from tabiced.description import Statistics
+from tabiced.rows import order_columns
 from tabiced.scoring import EnergyScale
 
 JUDGES = 128  # reference rows that judge a pair
@@ -39,10 +40,10 @@ class Pairs:
     """
 
     def __init__(self, rows: np.ndarray, reader: Reader, seed: int = 0):
-        """Take encoded reference rows (n, width) in random order."""
+        """Take encoded reference rows (n, width) in an order of `order_rows`."""
         generator = np.random.default_rng(seed)
         self.reader, n = reader, len(rows)
-        self.columns = choose_pairs(rows.shape[1], generator)
+        self.columns = order_columns(rows)[choose_pairs(rows.shape[1], generator)]
         chosen = [generator.permutation(n)[:JUDGES] for _ in self.columns]
         # Where each reference row sits among the judges of each pair, -1 if it is not one of them.
         self.place = np.full((len(chosen), n), -1)

@@ -22,7 +22,7 @@ import numpy as np
 from tabiced.components import Components
 from tabiced.contexts import Reader, Reading
 from tabiced.pairs import Pairs
-from tabiced.rows import Copies, hash_rows, is_measured, order_rows
+from tabiced.rows import Copies, hash_rows, is_measured
 from tabiced.scoring import Scoring
 from tabiced.tails import Tails
 
@@ -34,18 +34,19 @@ HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 class Reference:
     """Encoded reference rows, split into folds, and the judgement of any row by them."""
 
-    def __init__(
-        self, matrix: np.ndarray, reader: Reader, seed: int, scoring: Scoring | None = None
-    ):
-        """Take reference rows (n, width) of which at least two differ."""
-        # The user's order of rows is forgotten; the new one is random, so folds are its sections.
-        self.matrix = matrix[order_rows(list(matrix.T), seed)]
+    def __init__(self, matrix: np.ndarray, reader: Reader, scoring: Scoring | None = None):
+        """Take reference rows (n, width) of which at least two differ, ordered by `order_rows`.
+
+        That order is random and knows nothing of the user's, so folds are its sections.
+        """
+        self.matrix = matrix
         keys = hash_rows(list(self.matrix.T))
-        _, self.first, self.group = np.unique(keys, return_index=True, return_inverse=True)
-        distinct = len(self.first)
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        distinct = len(first)
+        self.first = np.sort(first)
+        self.group = np.argsort(np.argsort(first))[group]
         folds = min(distinct, FOLDS_SMALL if distinct <= SMALL else FOLDS)
-        place = np.argsort(np.argsort(self.first))
-        self.fold = place * folds // distinct  # of each distinct row
+        self.fold = np.arange(distinct) * folds // distinct  # of each distinct row
         self.is_measured = is_measured(self.matrix[self.first])
         self.reader, self.scoring = reader, scoring or Scoring()
         self._forget()

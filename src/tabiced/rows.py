@@ -23,10 +23,25 @@ def order_rows(columns: Sequence[np.ndarray], seed: int) -> np.ndarray:
     """
     keys = np.zeros(len(columns[0]), np.uint64)
     for values in columns:
-        rank = np.where(np.isnan(values), GOLDEN % 2**62, _ranks_to_tail(values))
-        cells = _mix(rank.astype(np.int64).view(np.uint64))
+        cells = _hash_ranks(values)
         keys += _mix(cells ^ cells.sum(dtype=np.uint64))  # the sum names the column
     return np.lexsort((hash_rows(columns), _mix(keys + np.uint64(seed))))
+
+
+def order_columns(rows: np.ndarray) -> np.ndarray:
+    """Return a random order of the columns of encoded rows that `order_rows` has put in order.
+
+    A column's place is decided by the ranks of its cells; by their sum where ranks are the same.
+    """
+    place = _mix(np.arange(1, len(rows) + 1, dtype=np.uint64))
+    keys = [_mix(_hash_ranks(values) ^ place).sum(dtype=np.uint64) for values in rows.T]
+    return np.lexsort((np.nansum(rows, 0), np.array(keys)))
+
+
+def _hash_ranks(values: np.ndarray) -> np.ndarray:
+    """Return a number for each cell of a column that knows no units."""
+    rank = np.where(np.isnan(values), GOLDEN % 2**62, _ranks_to_tail(values))
+    return _mix(rank.astype(np.int64).view(np.uint64))
 
 
 def _ranks_to_tail(values: np.ndarray) -> np.ndarray:
