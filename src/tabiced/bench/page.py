@@ -1,6 +1,7 @@
 """Write `docs/benchmarks.md` from the stored results: no number on it is typed by hand."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tabiced.bench.page_ablation import ablation_section
 from tabiced.bench.page_augmentation import augmentation_bars, augmentation_section
 from tabiced.bench.parts import VARIANTS
 from tabiced.bench.results import Row, read_csv
+from tabiced.bench.speed import QUERIES
 from tabiced.bench.summary import (
     Means,
     adbench_tables,
@@ -51,6 +53,10 @@ def write_page(results: Path, out: Path) -> None:
     if gains:
         what = "gain in balanced accuracy, points (pale: quoted from the paper)"
         draw_bars(*gains, what, out.parent / "images" / "augmentation.svg")
+    size, seconds = _speed_bars(_rows(results / "speed.csv", shipped))
+    if seconds:
+        what = f"seconds for a context of {size} and {QUERIES} queries"
+        draw_bars(seconds, {}, what, out.parent / "images" / "runtime.svg", costs=True)
 
 
 def page_text(results: Path, *shipped: str) -> str:
@@ -256,23 +262,31 @@ def _parts_section(path: Path, shipped: str) -> str:
 
 
 def _speed_section(rows: list[Row]) -> str:
-    """Show what ours needs and, for the others, multiples of that: time, then memory."""
-    parts = []
-    for value, unit, text in (
-        ("seconds", "seconds", prose.SPEED),
-        ("megabytes", "MB", prose.SPEED_MEMORY),
-    ):
-        means = speed_means(rows, value)
-        if OURS not in means:
-            continue
-        own = means[OURS]
-        lines = [[f"{OURS}, {unit}", *cells(own, list(own), lambda v: f"{v:,.3g}")]]
-        for name, theirs in means.items():
-            if name != OURS:
-                ratios = {size: theirs[size] / own[size] for size in theirs if size in own}
-                lines.append([name, *cells(ratios, list(own), lambda ratio: f"{ratio:.2g} x")])
-        parts.append(text.strip() + "\n\n" + markdown(["context", *own], lines))
-    return "\n\n".join(parts)
+    """Show the seconds that ours needs and, for the others, multiples of that; then megabytes."""
+    seconds, memory = speed_means(rows), speed_means(rows, "megabytes")
+    if OURS not in seconds:
+        return ""
+    own = seconds.pop(OURS)
+    lines = [[f"{OURS}, seconds", *cells(own, list(own), lambda v: f"{v:,.3g}")]]
+    for name, theirs in seconds.items():
+        ratios = {size: theirs[size] / own[size] for size in theirs if size in own}
+        lines.append([name, *cells(ratios, list(own), lambda ratio: f"{ratio:.2g} x")])
+    taken = [
+        [name, *cells(memory[name], list(own), lambda v: f"{v:,.0f}")]
+        for name in ours_first(list(memory))
+        if not all(math.isnan(v) for v in memory[name].values())
+    ]
+    header = ["context", *own]
+    parts = [prose.SPEED, markdown(header, lines), prose.SPEED_MEMORY, markdown(header, taken)]
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def _speed_bars(rows: list[Row]) -> tuple[str, dict[str, float]]:
+    """Return the size that most methods were measured on, the last of such, and their seconds."""
+    means = speed_means(rows)
+    sizes = [size for seconds in means.values() for size in seconds]
+    size = max(reversed(sizes), key=sizes.count, default="")
+    return size, {name: seconds[size] for name, seconds in means.items() if size in seconds}
 
 
 def _machines_section(results: Path, shipped: tuple[str, ...]) -> str:
