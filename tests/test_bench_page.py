@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tabiced.bench import adbench, augmentation, density, macrodata, paper
+from tabiced.bench import adbench, augmentation, density, macrodata, paper, speed
 from tabiced.bench.card import scores
 from tabiced.bench.ours import version
 from tabiced.bench.page import page_text, write_page
@@ -85,6 +85,29 @@ def test_augmentation_is_compared_where_all_were_measured(results):
     quoted = [r for r in augmentation.quoted() if (r["dataset"], r["n_real"]) == ("stock", "20")]
     ours = np.mean([float(r["balanced_accuracy"]) for r in quoted if r["method"] == "ICED, paper"])
     assert f"| *ICED, paper* | *{ours:.2f}* |" in text
+
+
+def test_speed_is_told_in_multiples_of_ours_and_drawn(results, monkeypatch):
+    monkeypatch.setattr("tabiced.bench.page.version", lambda scoring=True: "shipped")
+    store = speed.open_results(results / "speed.csv")
+    for columns in (5, 20, 50):
+        for method, options, weights, seconds, megabytes in (
+            ("KDE", "", "", 0.1, 3.0),
+            ("ours", "", "shipped", 2.0, 40.0),
+            ("ours", "device=cuda", "shipped", 0.5, float("nan")),
+        ):
+            key = {"rows": 250, "columns": columns, "method": method, "options": options}
+            times = {"seconds": seconds * columns, "fastest": 0.0, "slowest": 9.0}
+            store.add({**key, **times, "weights": weights, "megabytes": megabytes})
+    write_page(results, results / "page" / "benchmarks.md")
+    text = (results / "page" / "benchmarks.md").read_text().split("## Speed")[1]
+    assert "| **tabiced**, seconds | 10 | 40 | 100 |" in text
+    assert "| KDE | 0.05 x | 0.05 x | 0.05 x |" in text
+    assert "| **tabiced** device=cuda | 0.25 x |" in text
+    assert "| **tabiced** | 40 | 40 | 40 |" in text and "| KDE | 3 | 3 | 3 |" in text
+    assert text.count("device=cuda |") == 1  # its memory was not told
+    chart = (results / "page" / "images" / "runtime.svg").read_text()
+    assert "250 x 20" in chart  # the middle one of the sizes
 
 
 def test_without_resampling_only_small_tables_differ(results):

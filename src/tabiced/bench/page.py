@@ -282,10 +282,12 @@ def _speed_section(rows: list[Row]) -> str:
 
 
 def _speed_bars(rows: list[Row]) -> tuple[str, dict[str, float]]:
-    """Return the size that most methods were measured on, the last of such, and their seconds."""
+    """Return the middle one of the sizes that most methods were measured on, and their seconds."""
     means = speed_means(rows)
     sizes = [size for seconds in means.values() for size in seconds]
-    size = max(reversed(sizes), key=sizes.count, default="")
+    most = max(map(sizes.count, sizes), default=0)
+    shared = [size for size in dict.fromkeys(sizes) if sizes.count(size) == most] or [""]
+    size = shared[len(shared) // 2]
     return size, {name: seconds[size] for name, seconds in means.items() if size in seconds}
 
 
