@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tabiced.bench import speed
+from tabiced.bench.command import main
 from tabiced.bench.methods import Method
 from tabiced.bench.results import number
 
@@ -39,3 +40,18 @@ def test_memory_is_the_peak_of_the_call(tmp_path):
     greedy_row, modest_row = sorted(results.rows(), key=lambda row: row["method"])
     assert number(greedy_row["megabytes"]) == pytest.approx(60, abs=8)
     assert number(modest_row["megabytes"]) < 8
+
+
+def test_failures_are_not_timed_and_sizes_must_make_sense(tmp_path, capsys):
+    def failing(context, query, seed):
+        raise ValueError("too small")
+
+    results = speed.open_results(tmp_path / "speed.csv")
+    speed.measure([(30, 3)], [Method("x", failing)], results)
+    assert results.rows() == [] and "x failed: too small" in capsys.readouterr().err
+    for wrong in (["--rows", "1"], ["--columns", "0"], ["--repeats", "two"]):
+        with pytest.raises(SystemExit):
+            main(["speed", *wrong])
+        assert "is not a whole number from" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="choose from ours, KDE"):
+        main(["speed", "--methods", "nope", "--out", str(tmp_path / "speed.csv")])

@@ -84,6 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pass
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a type of argument: whole numbers from `least` on."""
+
+    def whole_number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} on")
+        return int(text)
+
+    return whole_number
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tabiced.bench",
@@ -119,9 +130,9 @@ def build_parser() -> argparse.ArgumentParser:
     augmentation.add_arguments(command["augmentation"])
     command["augmentation"].set_defaults(run=lambda o: augmentation.run(o, reporter(o.quiet)))
 
-    command["speed"].add_argument("--rows", type=int, nargs="+", default=speed.ROWS)
-    command["speed"].add_argument("--columns", type=int, nargs="+", default=speed.COLUMNS)
-    command["speed"].add_argument("--repeats", type=int, default=speed.REPEATS)
+    command["speed"].add_argument("--rows", type=at_least(2), nargs="+", default=speed.ROWS)
+    command["speed"].add_argument("--columns", type=at_least(1), nargs="+", default=speed.COLUMNS)
+    command["speed"].add_argument("--repeats", type=at_least(1), default=speed.REPEATS)
     command["speed"].set_defaults(run=run_speed)
 
     ablation.add_arguments(command["ablation"])

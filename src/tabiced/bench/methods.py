@@ -32,5 +32,6 @@ def pick(names: list[str], registry: Mapping[str, Method]) -> list[Method]:
     """Return the methods of these names."""
     unknown = [name for name in names if name not in registry]
     if unknown:
-        raise SystemExit(f"unknown method {', '.join(unknown)}; choose from {', '.join(registry)}")
+        known = ", ".join(["ours", *registry])
+        raise SystemExit(f"unknown method {', '.join(unknown)}; choose from {known}")
     return [registry[name] for name in names]
