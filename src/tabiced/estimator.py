@@ -270,8 +270,10 @@ class ICED(OutlierMixin, BaseEstimator):
         plan, memory = self.plan_, int(self.memory_mb * 2**20)
         config = network_on(self.weights, self.device_).config
         generator = np.random.default_rng(seed)
-        place = np.argsort(order_columns(matrix))
-        blocks = sorted(filter(len, plan.blocks), key=lambda block: place[block].min())
+        blocks = list(filter(len, plan.blocks))
+        if plan.width > config.max_columns:  # not all are shown together
+            place = np.argsort(order_columns(matrix))
+            blocks.sort(key=lambda block: place[block].min())
         views = make_views(blocks, config.max_columns, self.n_views, generator)
         widest = max(len(view.columns) for view in views)
         tile = tile_rows(config, self.device_, len(matrix), widest, memory)
