@@ -80,19 +80,19 @@ def test_impossible_shares_are_refused(wrong: dict[str, float]):
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_another_share_of_tails_leaves_the_others_in_proportion(share: float):
-    given = Scoring(shallow=0.5, tails=0.2, components=0.1, pairs=0.3)
+    given = Scoring(shallow=0.5, tails=0.2, components=0.1, pairs=0.3, distances=0.2)
     other = given.with_tails(share)
-    assert other.tails == share and other.shallow == 0.5
-    network = 1 - other.tails - other.components - other.pairs
-    np.testing.assert_allclose(
-        [network, other.components, other.pairs], np.array([0.4, 0.1, 0.3]) * (1 - share) / 0.8
-    )
-    assert Scoring(tails=1.0).with_tails(0.3).pairs == 0
+    assert other.tails == pytest.approx(share) and other.shallow == 0.5
+    parts = {"network": 0.1, "branch": 0.1, "components": 0.1, "pairs": 0.3, "distances": 0.2}
+    for name, part in parts.items():
+        assert other.shares[name] == pytest.approx(part * (1 - share) / 0.8)
+    assert Scoring(tails=1.0).with_tails(0.3).shares["network"] == pytest.approx(0.7)
 
 
 def test_shares_of_parts_can_be_told_and_set():
-    given = Scoring(shallow=0.25, tails=0.2, components=0.1, pairs=0.3, sharpness=2, rows=7)
-    told = {"network": 0.3, "branch": 0.1, "tails": 0.2, "components": 0.1, "pairs": 0.3}
+    shares = {"tails": 0.2, "components": 0.1, "pairs": 0.2, "distances": 0.1}
+    given = Scoring(shallow=0.25, **shares, sharpness=2, rows=7)
+    told = {"network": 0.3, "branch": 0.1, **shares}
     assert given.shares == pytest.approx(told)
     assert given.with_shares(told).to_dict() == pytest.approx(given.to_dict())
     without = {name: share for name, share in told.items() if name != "branch"}

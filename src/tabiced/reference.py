@@ -21,6 +21,7 @@ import numpy as np
 
 from tabiced.components import Components
 from tabiced.contexts import Reader, Reading
+from tabiced.distances import Distances
 from tabiced.pairs import Pairs
 from tabiced.rows import Copies, hash_rows, is_measured
 from tabiced.scoring import Scoring
@@ -55,6 +56,7 @@ class Reference:
         self.whole = Reading(self.reader, self.matrix)
         self.readings: dict[tuple[int, bool, bool], Reading] = {}
         self.known_pairs: dict[bool, Pairs] = {}
+        self.known_distances: dict[bool, Distances] = {}
         self.copies = Copies(self.matrix[self.first])
         self.count = np.bincount(self.group)  # of each distinct row
         self.judged: dict[tuple[bool, bool], np.ndarray] = {}  # what `_judge` knows already
@@ -125,16 +127,16 @@ class Reference:
             rotate, tails = self.component_tails
             return tails(rotate(rows), known)
 
-        def pairs() -> np.ndarray:
-            place = match if self._hides_copies(own) else self.first[match]
-            return self.pairs(own)(rows, np.where(known, place, -1))
+        place = match if self._hides_copies(own) else self.first[match]
+        place = np.where(known, place, -1)  # among the rows of `_judges`
 
         ways: dict[str, Callable[[], np.ndarray]] = {
             "network": lambda: energies[:, 0],
             "branch": lambda: energies[:, 1],
             "tails": lambda: self.tails(rows, known, strange),
             "components": components,
-            "pairs": pairs,
+            "pairs": lambda: self.pairs(own)(rows, place),
+            "distances": lambda: self.distances(own)(rows, place),
         }
         return {name: ways[name]() for name, share in self.scoring.shares.items() if share > 0}
 
@@ -154,6 +156,8 @@ class Reference:
             _ = self.component_tails
         if self.scoring.pairs:
             self.pairs()
+        if self.scoring.distances:
+            self.distances()
 
     @cached_property
     def tails(self) -> Tails:
@@ -165,12 +169,20 @@ class Reference:
         return components, Tails(components(self.matrix))
 
     def pairs(self, own: bool = False) -> Pairs:
-        """Return what judges rows in pairs of columns: all rows, or each distinct one once."""
         hides = self._hides_copies(own)
         if hides not in self.known_pairs:
-            rows = self.matrix[self.first] if hides else self.matrix
-            self.known_pairs[hides] = Pairs(rows, self.reader)
+            self.known_pairs[hides] = Pairs(self._judges(hides), self.reader)
         return self.known_pairs[hides]
+
+    def distances(self, own: bool = False) -> Distances:
+        hides = self._hides_copies(own)
+        if hides not in self.known_distances:
+            self.known_distances[hides] = Distances(self._judges(hides))
+        return self.known_distances[hides]
+
+    def _judges(self, hides_copies: bool) -> np.ndarray:
+        """Return all reference rows, or each distinct one once."""
+        return self.matrix[self.first] if hides_copies else self.matrix
 
     @cached_property
     def familiarity(self) -> float:

@@ -17,6 +17,7 @@ class Scoring:
     tails: Share of `Tails`.
     components: Share of the tails of principal components.
     pairs: Share of `Pairs`.
+    distances: Share of `Distances`.
     sharpness: How far the lowest part decides: 0 the mean of all, many the least of all.
     repeats: Weight of what exact repeats of a row tell; 0: copies of measured rows do not count.
     rows: How many reference rows the layers of the network see; 0: all. The other parts, and the
@@ -27,13 +28,13 @@ class Scoring:
     tails: float = 0.0
     components: float = 0.0
     pairs: float = 0.0
+    distances: float = 0.0
     sharpness: float = 0.0
     repeats: float = 0.0
     rows: int = 0
 
     def __post_init__(self) -> None:
-        shares = self.tails + self.components + self.pairs
-        if min(asdict(self).values()) < 0 or max(self.shallow, shares) > 1 + 1e-9:
+        if min(asdict(self).values()) < 0 or max(self.shallow, self._beside_network) > 1 + 1e-9:
             raise ValueError(f"Shares of a score must lie between 0 and 1 and add up to 1: {self}.")
 
     def to_dict(self) -> dict[str, float]:
@@ -42,7 +43,7 @@ class Scoring:
     @property
     def shares(self) -> dict[str, float]:
         """Return the share of each part in a score; they add up to 1."""
-        network = 1 - self.tails - self.components - self.pairs
+        network = 1 - self._beside_network
         network = network if network > 1e-9 else 0.0  # rounding must not give it a voice
         return {
             "network": (1 - self.shallow) * network,
@@ -50,7 +51,12 @@ class Scoring:
             "tails": self.tails,
             "components": self.components,
             "pairs": self.pairs,
+            "distances": self.distances,
         }
+
+    @property
+    def _beside_network(self) -> float:
+        return self.tails + self.components + self.pairs + self.distances
 
     def with_shares(self, shares: dict[str, float]) -> Scoring:
         """Return the same with other shares of the parts, in these proportions."""
@@ -59,17 +65,21 @@ class Scoring:
         network = part["network"] + part["branch"]
         return replace(
             self,
-            shallow=part["branch"] / network if network > 0 else 0.0,
+            shallow=part["branch"] / network if network > 0 else self.shallow,
             tails=part["tails"],
             components=part["components"],
             pairs=part["pairs"],
+            distances=part["distances"],
         )
 
     def with_tails(self, share: float) -> Scoring:
         """Return the same with another share of tails, the other parts in their proportions."""
-        rest = (1 - share) / (1 - self.tails) if self.tails < 1 else 0.0
-        components, pairs = self.components * rest, self.pairs * rest
-        return replace(self, tails=share, components=components, pairs=pairs)
+        rest = {name: part for name, part in self.shares.items() if name != "tails"}
+        total = sum(rest.values())
+        if total == 0:
+            rest, total = {"network": 1.0}, 1.0
+        kept = {name: (1 - share) * part / total for name, part in rest.items()}
+        return self.with_shares({**kept, "tails": share})
 
     def blend(self, parts: dict[str, np.ndarray]) -> np.ndarray:
         """Return the soft minimum of parts (m,), each with its share.
