@@ -29,7 +29,8 @@ def found(data: Data) -> dict[str, np.ndarray]:
 def test_there_is_a_variant_for_every_part(found):
     shipped = network_on(None, "cpu").scoring
     assert set(found) == set(parts.VARIANTS)
-    assert set(parts.PARTS) == {name for name, share in shipped.shares.items() if share > 0}
+    assert set(parts.PARTS) == set(shipped.shares)
+    assert all(share > 0 for share in shipped.shares.values())
 
 
 # An estimator that gives nothing for copies also leaves them out of contexts: other parts.

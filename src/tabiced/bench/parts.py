@@ -29,6 +29,7 @@ PARTS = {
     "tails": "tails of the columns",
     "components": "tails of principal components",
     "pairs": "pairs of columns",
+    "distances": "distances to the nearest rows",
 }
 
 
