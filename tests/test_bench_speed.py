@@ -1,12 +1,14 @@
 """Timing: one row a size and method, resumed, printed as a table."""
 
+import json
 import sys
 import time
+from argparse import Namespace
 
 import numpy as np
 import pytest
 
-from tabiced.bench import speed
+from tabiced.bench import command, speed
 from tabiced.bench.command import main
 from tabiced.bench.methods import Method
 from tabiced.bench.results import number
@@ -26,6 +28,15 @@ def test_times_are_medians_and_are_not_measured_twice(tmp_path):
     assert calls == [(30, 3)] * 3
     row = speed.open_results(path).rows()[0]
     assert 0.01 <= number(row["fastest"]) <= number(row["seconds"]) <= number(row["slowest"]) < 0.4
+
+
+def test_the_machine_is_told_with_the_device_that_options_name(tmp_path, monkeypatch):
+    methods = [Method("x", None), Method("x", None, options="n_views=4 device=cuda:1", weights="w")]
+    results = speed.open_results(tmp_path / "speed.csv")
+    monkeypatch.setattr(command, "describe_machine", lambda device: f"a machine, {device}")
+    command.finish(Namespace(out=results.path, device="cpu"), methods, results, ["done"])
+    noted = json.loads((tmp_path / "speed.machines.json").read_text())
+    assert noted == {"x": "a machine, cpu", "x n_views=4 device=cuda:1 w": "a machine, cuda:1"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the peak")

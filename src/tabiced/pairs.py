@@ -17,7 +17,7 @@ from tabiced.rows import order_columns
 from tabiced.scoring import EnergyScale
 
 JUDGES = 128  # reference rows that judge a pair
-LEAST, MOST = 32, 64  # pairs; between them, as many as show every column once
+LEAST, MOST = 16, 32  # pairs; between them, as many as show every column once
 SCALE_ROWS = 256  # reference rows that the scale is taken from
 
 

@@ -217,8 +217,9 @@ def finish(
 ) -> None:
     """Sort the file, note the machine and print the means."""
     results.sort()
-    machine = describe_machine(options.device)
-    note_machine(options.out, [" ".join(filter(None, m.key.values())) for m in methods], machine)
+    for method in methods:
+        label = " ".join(filter(None, method.key.values()))
+        note_machine(options.out, [label], describe_machine(method.device(options.device)))
     print("\n".join(lines))
 
 

@@ -27,6 +27,11 @@ class Method:
     def key(self) -> dict[str, str]:
         return {"method": self.name, "options": self.options, "weights": self.weights}
 
+    def device(self, otherwise: str = "cpu") -> str:
+        """Return the device that the options name, if they do."""
+        given = dict(option.partition("=")[::2] for option in self.options.split())
+        return given.get("device", otherwise)
+
 
 def pick(names: list[str], registry: Mapping[str, Method]) -> list[Method]:
     """Return the methods of these names."""

@@ -106,7 +106,7 @@ class PeakGPUMemory:
 
 
 def _peak_memory(method: Method) -> PeakMemory | PeakGPUMemory:
-    return PeakGPUMemory() if "device=cuda" in method.options else PeakMemory()
+    return PeakGPUMemory() if method.device().startswith("cuda") else PeakMemory()
 
 
 def _return_freed_memory() -> None:
