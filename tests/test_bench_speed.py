@@ -7,6 +7,7 @@ from argparse import Namespace
 
 import numpy as np
 import pytest
+import torch
 
 from tabiced.bench import command, speed
 from tabiced.bench.command import main
@@ -33,8 +34,13 @@ def test_times_are_medians_and_are_not_measured_twice(tmp_path):
 def test_the_machine_is_told_with_the_device_that_options_name(tmp_path, monkeypatch):
     methods = [Method("x", None), Method("x", None, options="n_views=4 device=cuda:1", weights="w")]
     results = speed.open_results(tmp_path / "speed.csv")
+    times = dict.fromkeys(speed.VALUES, 1.0)
+    for method in methods:
+        results.add({"rows": 30, "columns": 3, **method.key, **times})
     monkeypatch.setattr(command, "describe_machine", lambda device: f"a machine, {device}")
-    command.finish(Namespace(out=results.path, device="cpu"), methods, results, ["done"])
+    failed = Method("failed", None)
+    options = Namespace(out=results.path, device="cpu")
+    command.finish(options, [*methods, failed], results, ["done"])
     noted = json.loads((tmp_path / "speed.machines.json").read_text())
     assert noted == {"x": "a machine, cpu", "x n_views=4 device=cuda:1 w": "a machine, cuda:1"}
 
@@ -66,3 +72,11 @@ def test_failures_are_not_timed_and_sizes_must_make_sense(tmp_path, capsys):
         assert "is not a whole number from" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="choose from ours, KDE"):
         main(["speed", "--methods", "nope", "--out", str(tmp_path / "speed.csv")])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_what_needs_one_is_told_to_have_failed(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "speed.csv")]
+    main(["speed", "--quick", "--methods", "ours", "--options", "device=cuda", *out])
+    assert "ours failed" in capsys.readouterr().err
+    assert speed.open_results(tmp_path / "speed.csv").rows() == []

@@ -217,9 +217,11 @@ def finish(
 ) -> None:
     """Sort the file, note the machine and print the means."""
     results.sort()
+    stored = {summary.label(row) for row in results.rows()}
     for method in methods:
-        label = " ".join(filter(None, method.key.values()))
-        note_machine(options.out, [label], describe_machine(method.device(options.device)))
+        label = summary.label(method.key)
+        if label in stored:  # what failed everywhere ran on no machine
+            note_machine(options.out, [label], describe_machine(method.device(options.device)))
     print("\n".join(lines))
 
 

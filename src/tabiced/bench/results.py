@@ -136,7 +136,7 @@ def describe_machine(device: str = "cpu") -> str:
     import torch
 
     parts = [f"{os.cpu_count()} {platform.machine()} cores", platform.system()]
-    if device.startswith("cuda"):
+    if device.startswith("cuda") and torch.cuda.is_available():
         parts.append(torch.cuda.get_device_name(device))
     parts += [f"Python {platform.python_version()}", f"torch {torch.__version__}"]
     return ", ".join(parts)
