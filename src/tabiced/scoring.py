@@ -74,11 +74,9 @@ class Scoring:
 
     def with_tails(self, share: float) -> Scoring:
         """Return the same with another share of tails, the other parts in their proportions."""
-        rest = {name: part for name, part in self.shares.items() if name != "tails"}
-        total = sum(rest.values())
-        if total == 0:
-            rest, total = {"network": 1.0}, 1.0
-        kept = {name: (1 - share) * part / total for name, part in rest.items()}
+        rest = {**self.shares, "tails": 0.0}
+        others = self.with_shares(rest if any(rest.values()) else {"network": 1.0}).shares
+        kept = {name: (1 - share) * part for name, part in others.items()}
         return self.with_shares({**kept, "tails": share})
 
     def blend(self, parts: dict[str, np.ndarray]) -> np.ndarray:
