@@ -1,6 +1,8 @@
 """Variants of a score are what an estimator with such a scoring returns."""
 
 import copy
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +33,13 @@ def test_there_is_a_variant_for_every_part(found):
     assert set(found) == set(parts.VARIANTS)
     assert set(parts.PARTS) == set(shipped.shares)
     assert all(share > 0 for share in shipped.shares.values())
+
+
+def test_the_page_tells_the_shares_of_the_shipped_card():
+    page = (Path(__file__).parent.parent / "docs" / "estimator.md").read_text()
+    told = [int(part) / int(whole) for part, whole in re.findall(r"\| (\d+)/(\d+) \|", page)]
+    shipped = network_on(None, "cpu").scoring
+    assert told == pytest.approx(list(shipped.shares.values()), abs=1e-3)
 
 
 # An estimator that gives nothing for copies also leaves them out of contexts: other parts.

@@ -110,8 +110,8 @@ SPEED = f"""
 ## Speed
 
 Time to read a context (rows x columns) and to score {SPEED_QUERIES} queries; for the other methods,
-in multiples of ours. What is marked `device=cuda` ran on a GPU, all else on a CPU (both below,
-"Machines"). GMM-BIC chooses among 1 to 10 components here.
+in multiples of ours. What is marked `device=cuda` ran on a GPU, all else on a CPU ("Machines",
+below). GMM-BIC chooses among 1 to 10 components here.
 
 ```sh
 tabiced bench speed --methods ours baselines
