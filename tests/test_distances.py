@@ -46,6 +46,14 @@ def test_nearness_is_that_of_one_row_at_a_time(rows: int):
     np.testing.assert_allclose(distances._nearness(X[known], known), expected, rtol=1e-9)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_gpu_measures_the_same():
+    X, own = table(KNOWN + 50), np.r_[np.arange(KNOWN + 50), np.full(30, -1)]
+    rows = np.r_[X, table(30, seed=1)]
+    expected = Distances(X)(rows, own)
+    np.testing.assert_allclose(Distances(X, "cuda")(rows, own), expected, atol=1e-9)
+
+
 def test_rows_beyond_those_that_count_are_measured_as_new_ones():
     X = table(KNOWN + 50)
     distances, last = Distances(X), np.array([KNOWN + 49])

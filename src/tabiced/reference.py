@@ -177,7 +177,7 @@ class Reference:
     def distances(self, own: bool = False) -> Distances:
         hides = self._hides_copies(own)
         if hides not in self.known_distances:
-            self.known_distances[hides] = Distances(self._judges(hides))
+            self.known_distances[hides] = Distances(self._judges(hides), self.reader.device)
         return self.known_distances[hides]
 
     def _judges(self, hides_copies: bool) -> np.ndarray:
