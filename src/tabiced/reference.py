@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from tabiced.tails import Tails
 SMALL = 200  # distinct rows up to which there are FOLDS_SMALL folds
 FOLDS_SMALL, FOLDS = 10, 5
 HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
+
+Part = TypeVar("Part", Pairs, Distances)
 
 
 class Reference:
@@ -169,16 +171,20 @@ class Reference:
         return components, Tails(components(self.matrix))
 
     def pairs(self, own: bool = False) -> Pairs:
-        hides = self._hides_copies(own)
-        if hides not in self.known_pairs:
-            self.known_pairs[hides] = Pairs(self._judges(hides), self.reader)
-        return self.known_pairs[hides]
+        return self._made_once(self.known_pairs, own, lambda rows: Pairs(rows, self.reader))
 
     def distances(self, own: bool = False) -> Distances:
+        device = self.reader.device
+        return self._made_once(self.known_distances, own, lambda rows: Distances(rows, device))
+
+    def _made_once(
+        self, known: dict[bool, Part], own: bool, make: Callable[[np.ndarray], Part]
+    ) -> Part:
+        """Return what was made of the rows that judge, with or without copies; make it if new."""
         hides = self._hides_copies(own)
-        if hides not in self.known_distances:
-            self.known_distances[hides] = Distances(self._judges(hides), self.reader.device)
-        return self.known_distances[hides]
+        if hides not in known:
+            known[hides] = make(self._judges(hides))
+        return known[hides]
 
     def _judges(self, hides_copies: bool) -> np.ndarray:
         """Return all reference rows, or each distinct one once."""
