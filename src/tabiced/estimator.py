@@ -21,6 +21,7 @@ from tabiced.reference import Reference
 from tabiced.rows import order_columns, order_rows
 from tabiced.saving import load_estimator, save_estimator
 from tabiced.table import Table, read_table, template_of
+from tabiced.threads import warn_of_idle_threads
 
 CHUNK_CELLS = 2**23  # cells of the matrix held at once while queries stream
 
@@ -126,6 +127,8 @@ class ICED(OutlierMixin, BaseEstimator):
         if hasattr(self, "outlier_scores_"):
             del self.outlier_scores_
         self.device_ = self._choose_device()
+        if self.device_ == "cpu":
+            warn_of_idle_threads()
         table = read_table(X, min_rows=2)
         self._remember_columns(table)
         has_kind = table.frame is not None or isinstance(X, np.ndarray)
