@@ -73,6 +73,11 @@ def test_quick_parts_takes_four_tables(folder):
     assert len({row["dataset"] for row in stored("parts", folder)}) == 4
 
 
+def test_quick_calibration_takes_four_tables(folder):
+    run("calibration", "--pack", "macrodata.npz", *WEIGHTS)
+    assert len({row["dataset"] for row in stored("calibration", folder)}) == 4
+
+
 def test_quick_density_takes_a_table_of_each_suite(folder):
     run("density", "--methods", "network", *WEIGHTS)
     assert len(stored("density", folder)) == 7

@@ -25,6 +25,7 @@ from tabiced.bench import (
     ablation,
     adbench,
     augmentation,
+    calibration,
     density,
     foundation,
     macrodata,
@@ -44,6 +45,7 @@ COMMANDS = {
     "download": "fetch the ADBench tables",
     "macrodata": "anomaly detection on a pack of real tables",
     "parts": "what each part of a score is worth on such a pack",
+    "calibration": "false alarms on such a pack, against the rate that was asked for",
     "adbench": "ADBench, both settings, the paper's protocol",
     "pack": "put the ADBench tasks of some seeds into one file",
     "density": "tables with known log-density",
@@ -57,6 +59,7 @@ QUICK: dict[str, dict[str, object]] = {  # what --quick asks for instead
     "download": {"names": QUICK_FILES},
     "macrodata": {"limit": 4},
     "parts": {"limit": 4},
+    "calibration": {"limit": 4},
     "adbench": {"seeds": (0,), "smallest": 2},
     "pack": {"seeds": (0,), "smallest": 2},
     "density": {"tables": 1},
@@ -110,11 +113,18 @@ def build_parser() -> argparse.ArgumentParser:
     command["download"].add_argument("--source", default=SOURCE, help="address of other copies")
     command["download"].set_defaults(run=run_download, names=None)
 
-    for name, run in (("macrodata", run_macrodata), ("parts", run_parts)):
+    for name, run in (
+        ("macrodata", run_macrodata),
+        ("parts", run_parts),
+        ("calibration", run_calibration),
+    ):
         command[name].add_argument("--pack", required=True, help="npz file with the tables")
         command[name].add_argument("--limit", type=int, help="so many tables, at equal steps")
         command[name].set_defaults(run=run)
     _add_weights(command["parts"])
+    _add_weights(command["calibration"])
+    known = calibration.METHODS
+    command["calibration"].add_argument("--methods", nargs="+", choices=known, default=known)
 
     command["adbench"].add_argument("--pack", help="npz file of the command pack, not --data")
     command["adbench"].add_argument("--settings", nargs="+", default=adbench.SETTINGS)
@@ -149,9 +159,10 @@ def build_parser() -> argparse.ArgumentParser:
         _add_tasks(command[name])
     for name in ("macrodata", "adbench", "density", "augmentation", "speed"):
         _add_methods(command[name])
-    for name in ("macrodata", "parts", "adbench", "density", "augmentation", "speed", "ablation"):
+    on_packs = ("macrodata", "parts", "calibration")
+    for name in (*on_packs, "adbench", "density", "augmentation", "speed", "ablation"):
         _add_run(command[name])
-    for name in ("macrodata", "parts", "adbench", "density", "augmentation"):
+    for name in (*on_packs, "adbench", "density", "augmentation"):
         command[name].add_argument("--jobs", type=int, default=1, help="processes, on a CPU")
     return parser
 
@@ -264,6 +275,21 @@ def run_parts(options: argparse.Namespace) -> None:
     results.sort()
     note_machine(options.out, [f"ours {weights}"], describe_machine(options.device))
     print("\n".join(summary.parts_lines(results.rows(), weights)))
+
+
+def run_calibration(options: argparse.Namespace) -> None:
+    results, report = calibration.open_results(options.out), reporter(options.quiet)
+    tasks = macrodata.tasks(read_pack(options.pack), options.limit)
+    weights = ours.version(options.weights)
+
+    def work(i: int, part: Results) -> None:
+        calibration.measure(tasks[i :: options.jobs], part, options, weights, report)
+
+    side_by_side(options.jobs, results, work)
+    results.sort()
+    labels = [f"ours {weights}" if name == "ours" else name for name in options.methods]
+    note_machine(options.out, labels, describe_machine(options.device))
+    print("\n".join(summary.calibration_lines(results.rows())))
 
 
 def run_adbench(options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ The paper's fourteenth, DAGMM, is no longer part of PyOD; its column is quoted.
 """
 
 import importlib
+from typing import Any
 
 import numpy as np
 
@@ -28,26 +29,31 @@ _DETECTORS = {  # name: (module, class, takes a random_state)
 DETECTORS = tuple(_DETECTORS)
 
 
+def fitted_detector(name: str, context: np.ndarray, seed: int) -> Any:
+    """Return a PyOD detector fitted on the context."""
+    module, kind, seeded = _DETECTORS[name]
+    with extra("bench"):
+        make = getattr(importlib.import_module(f"pyod.models.{module}"), kind)
+    options: dict[str, object] = {"random_state": seed} if seeded else {}
+    if name == "DeepSVDD":
+        options |= {"n_features": context.shape[1], "verbose": 0}
+    model = make(**options)
+    model.fit(context)
+    if name == "PCA":  # a component without variance would give infinite scores
+        model.selected_w_components_ = np.maximum(model.selected_w_components_, 1e-30)
+    return model
+
+
 def detector(name: str) -> Score:
     """Score by minus the decision function of a PyOD detector fitted on the context."""
-    module, kind, seeded = _DETECTORS[name]
 
     def scored(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
-        with extra("bench"):
-            make = getattr(importlib.import_module(f"pyod.models.{module}"), kind)
-        options: dict[str, object] = {"random_state": seed} if seeded else {}
-        if name == "DeepSVDD":
-            options |= {"n_features": context.shape[1], "verbose": 0}
-        model = make(**options)
-        model.fit(context)
-        if name == "PCA":  # a component without variance would give infinite scores
-            model.selected_w_components_ = np.maximum(model.selected_w_components_, 1e-30)
-        return -_finite(model.decision_function(query))
+        return -finite(fitted_detector(name, context, seed).decision_function(query))
 
     return scored
 
 
-def _finite(score: np.ndarray) -> np.ndarray:
+def finite(score: np.ndarray) -> np.ndarray:
     """Rank infinities at the ends; PyOD gives NaN where a column carries nothing, read as 0."""
     values = np.asarray(score, dtype=np.float64).ravel()
     return np.nan_to_num(values, nan=0.0, posinf=1e300, neginf=-1e300)

@@ -14,6 +14,7 @@ from tabiced.bench.metrics import median_ranks
 from tabiced.bench.ours import version
 from tabiced.bench.page_ablation import ablation_section
 from tabiced.bench.page_augmentation import augmentation_bars, augmentation_section
+from tabiced.bench.page_calibration import calibration_section
 from tabiced.bench.parts import VARIANTS
 from tabiced.bench.results import Row, read_csv
 from tabiced.bench.speed import QUERIES
@@ -67,6 +68,7 @@ def page_text(results: Path, *shipped: str) -> str:
         _adbench_section(_rows(results / "adbench.csv", shipped)),
         _macrodata_section(_rows(results / "macrodata.csv", shipped)),
         _parts_section(results / "parts.csv", shipped[0]),
+        calibration_section(_rows(results / "calibration.csv", shipped)),
         augmentation_section(_rows(results / "augmentation.csv", shipped), OURS),
         ablation_section(results),
         _speed_section(_rows(results / "speed.csv", shipped)),

@@ -54,6 +54,24 @@ def parts_lines(rows: Iterable[Row], weights: str) -> list[str]:
     return ["mean AUROC", *text_table(means, list(means), list(SETTINGS), "{:.2f}")]
 
 
+def calibration_means(rows: Iterable[Row], value: str = "false_alarms") -> Means:
+    """Return {label: {"SETTING RATE": percent}}, means over the tables."""
+    return _percent(
+        collect([{**r, "cell": f"{r['setting']} {r['rate']}"} for r in rows], "cell", value)
+    )
+
+
+def calibration_lines(rows: Iterable[Row]) -> list[str]:
+    """Return how many rows of either kind are called unusual, in percent, as text."""
+    rows, lines = list(rows), []
+    for value, title in (("false_alarms", "normal"), ("found", "anomalous")):
+        means = calibration_means(rows, value)
+        columns = list(dict.fromkeys(cell for parts in means.values() for cell in parts))
+        lines.append(f"percent of {title} rows called unusual, by the rate asked for")
+        lines += text_table(means, list(means), columns, "{:.2f}")
+    return lines
+
+
 def adbench_tables(rows: list[Row], protocol: str, setting: str, value: str = "auroc") -> Means:
     """Return {label: {idx: percent}}, each the mean over the seeds.
 

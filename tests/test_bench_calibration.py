@@ -1,0 +1,95 @@
+"""False alarms: who calls a row unusual, what is stored, and what the page tells of it."""
+
+import numpy as np
+import pytest
+
+from tabiced import ICED
+from tabiced.bench import calibration, command
+from tabiced.bench.page_calibration import calibration_section
+from tabiced.bench.results import read_csv
+from tabiced.bench.summary import calibration_lines
+
+DRAW = np.random.default_rng(0)
+CONTEXT, QUERY = DRAW.normal(size=(120, 3)), 1.5 * DRAW.normal(size=(60, 3))
+
+
+@pytest.mark.parametrize("name", calibration.DETECTORS)
+def test_detectors_decide_as_pyod_does(name):
+    from pyod.models import ecod, hbos, iforest, knn, lof, pca
+    from sklearn.preprocessing import StandardScaler
+
+    kinds = {"KNN": knn.KNN, "LOF": lof.LOF, "IForest": iforest.IForest, "ECOD": ecod.ECOD}
+    kind = (kinds | {"PCA": pca.PCA, "HBOS": hbos.HBOS})[name]
+    seed = {"random_state": 3} if name in ("IForest", "PCA") else {}
+    scaler = StandardScaler().fit(CONTEXT)
+    found = calibration.pyod(name)(CONTEXT, QUERY, 3)
+    assert found.any() and not found.all()
+    for rate, alarms in zip(calibration.RATES, found, strict=True):
+        model = kind(contamination=rate, **seed).fit(scaler.transform(CONTEXT))
+        np.testing.assert_array_equal(alarms, model.predict(scaler.transform(QUERY)) == 1)
+
+
+def test_ours_decides_by_p_values():
+    found = calibration.ours()(CONTEXT, QUERY, 3)
+    p_values = ICED(random_state=3).fit(CONTEXT).p_values(QUERY)
+    for rate, alarms in zip(calibration.RATES, found, strict=True):
+        np.testing.assert_array_equal(alarms, p_values <= rate)
+    assert found.any() and not found.all()
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Return the file of a run over a pack of two tables."""
+    monkeypatch.chdir(tmp_path)
+    draw, pack = np.random.default_rng(1), {}
+    for name in ("odd/a", "ovr/b"):
+        clean = draw.normal(size=(100, 2))
+        pack[f"{name}/context"] = clean
+        pack[f"{name}/context_contaminated"] = np.r_[clean, draw.normal(size=(10, 2)) + 6]
+        pack[f"{name}/query"] = np.r_[draw.normal(size=(40, 2)), draw.normal(size=(20, 2)) + 6]
+        pack[f"{name}/y"] = (np.arange(60) >= 40).astype(int)
+    np.savez("pack.npz", **pack)
+    command.main(["calibration", "--pack", "pack.npz", "--out", "c.csv", "--quiet"])
+    return tmp_path / "c.csv"
+
+
+def test_shares_are_of_normal_and_of_anomalous_rows(results):
+    rows = read_csv(results)
+    assert len(rows) == 2 * 2 * len(calibration.METHODS) * len(calibration.RATES)
+    for row in rows:
+        # ECOD ranks the queries among themselves too, so many far-off ones hide each other.
+        if row["setting"] == "clean" and row["rate"] == "0.1" and row["method"] != "ECOD":
+            assert float(row["found"]) == 1.0 and float(row["false_alarms"]) < 0.5
+
+
+def test_what_is_stored_is_not_measured_again(results, monkeypatch):
+    before = results.read_text()
+    monkeypatch.setattr(calibration, "pyod", lambda name: pytest.fail(f"{name} ran again"))
+    command.main(["calibration", "--pack", "pack.npz", "--out", "c.csv", "--methods", "KNN"])
+    assert results.read_text() == before
+
+
+def test_the_page_tells_what_is_stored(results):
+    rows = [{**row, "weights": ""} for row in read_csv(results)]
+    rows = [{**row, "method": row["method"].replace("ours", "**tabiced**")} for row in rows]
+    section = calibration_section(rows)
+    lines = {line.split(" | ")[0].strip("| "): line for line in section.splitlines()}
+    for name in ("**tabiced**", *calibration.DETECTORS):
+        told = [float(cell) for cell in lines[name].strip("|").split("|")[1:]]
+        expected = []
+        for setting in ("clean", "contaminated"):
+            mine = [r for r in rows if (r["method"], r["setting"]) == (name, setting)]
+
+            def shares(value, rate, mine=mine):
+                return [100 * float(r[value]) for r in mine if r["rate"] == str(rate)]
+
+            expected += [np.mean(shares("false_alarms", rate)) for rate in calibration.RATES]
+            expected += [max(shares("false_alarms", 0.05)), np.mean(shares("found", 0.05))]
+        assert told == pytest.approx(expected, abs=0.0051)
+    assert list(lines)[-len(calibration.METHODS)] == "**tabiced**"  # the first line of the table
+    assert "2 tables" in section and "1, 5 or 10 percent" in section
+
+
+def test_what_a_run_prints(results):
+    text = "\n".join(calibration_lines(read_csv(results)))
+    assert "contaminated 0.05" in text and "IForest" in text
