@@ -90,12 +90,11 @@ tabiced bench parts --pack macrodata_dev.npz
 CALIBRATION = """
 ### False alarms
 
-The same {count} tables: of the normal rows that are not in the context, the share that is called
-unusual when {rates} percent are asked for. Ours by p-values; the others are detectors of PyOD,
-given the rate as their `contamination`. With a clean context the shares should be the rates. Ones
-above them are alarms that nobody asked for; with a contaminated context they should be lower, since
-outliers in it are called unusual first. "Worst": the table with the largest share. The share of
-anomalies that are found at the same rate stands beside.
+The same {count} tables: which new rows are called unusual when {rates} percent of false alarms are
+asked for. Ours by p-values; the others are detectors of PyOD, given the rate as their
+`contamination`. With a clean context, normal rows should be called unusual as often as that, and
+anomalous ones as often as possible; with a contaminated one less often, since outliers in it come
+first.
 
 ```sh
 tabiced bench calibration --pack macrodata_dev.npz
