@@ -264,32 +264,35 @@ def run_macrodata(options: argparse.Namespace) -> None:
 
 
 def run_parts(options: argparse.Namespace) -> None:
-    results, report = parts.open_results(options.out), reporter(options.quiet)
-    tasks = macrodata.tasks(read_pack(options.pack), options.limit)
-    weights = ours.version(options.weights)
-
-    def work(i: int, part: Results) -> None:
-        parts.measure(tasks[i :: options.jobs], part, options, weights, report)
-
-    side_by_side(options.jobs, results, work)
-    results.sort()
-    note_machine(options.out, [f"ours {weights}"], describe_machine(options.device))
+    results = parts.open_results(options.out)
+    weights = _measure_pack(options, results, parts.measure, ["ours"])
     print("\n".join(summary.parts_lines(results.rows(), weights)))
 
 
 def run_calibration(options: argparse.Namespace) -> None:
-    results, report = calibration.open_results(options.out), reporter(options.quiet)
+    results = calibration.open_results(options.out)
+    _measure_pack(options, results, calibration.measure, options.methods)
+    print("\n".join(summary.calibration_lines(results.rows())))
+
+
+def _measure_pack(
+    options: argparse.Namespace,
+    results: Results,
+    measure: Callable[..., None],
+    methods: Sequence[str],
+) -> str:
+    """Measure methods on the tables of a pack; return the identity of the weights."""
+    report, weights = reporter(options.quiet), ours.version(options.weights)
     tasks = macrodata.tasks(read_pack(options.pack), options.limit)
-    weights = ours.version(options.weights)
 
     def work(i: int, part: Results) -> None:
-        calibration.measure(tasks[i :: options.jobs], part, options, weights, report)
+        measure(tasks[i :: options.jobs], part, options, weights, report)
 
     side_by_side(options.jobs, results, work)
     results.sort()
-    labels = [f"ours {weights}" if name == "ours" else name for name in options.methods]
+    labels = [f"ours {weights}" if name == "ours" else name for name in methods]
     note_machine(options.out, labels, describe_machine(options.device))
-    print("\n".join(summary.calibration_lines(results.rows())))
+    return weights
 
 
 def run_adbench(options: argparse.Namespace) -> None:
