@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tabiced.components import Bent
+from tabiced.neighbours import smallest
 from tabiced.scoring import EnergyScale
 
 KNOWN = 1024  # reference rows that distances are measured to
@@ -54,14 +54,6 @@ class Distances:
             place = own[i : i + chunk]
             there = np.flatnonzero((place >= 0) & (place < len(known)))
             gaps[there, place[there]] = torch.inf
-            near = _smallest(gaps, count) / known.shape[1]
+            near = smallest(gaps, count) / known.shape[1]
             out[i : i + chunk] = -torch.log(near + FLOOR).mean(1).cpu().numpy()
         return out
-
-
-def _smallest(gaps: Tensor, count: int) -> Tensor:
-    """Return the smallest numbers of each row, in any order."""
-    if gaps.is_cuda:
-        return gaps.topk(count, largest=False, sorted=False).values
-    # numpy sets them apart several times faster than PyTorch on a CPU.
-    return torch.from_numpy(np.partition(gaps.numpy(), count - 1)[:, :count])

@@ -54,7 +54,7 @@ class Neighbours:
         return torch.cat(parts, 1)
 
 
-def _smallest(x: Tensor, count: int) -> Tensor:
+def smallest(x: Tensor, count: int) -> Tensor:
     """Return the smallest numbers of each row in ascending order."""
     if x.is_cuda or x.requires_grad:
         return x.topk(count, dim=-1, largest=False).values
@@ -90,7 +90,7 @@ def _measure(rows: Tensor, space: Tensor, own: int | None) -> tuple[Tensor, Tens
     squared = squared.masked_fill(copy, FAR**2)
     wanted = [min(k, others) for k in NEIGHBOURS]
     wanted += [max(1, min(round(share * n), others)) for share in SHARES]
-    nearest = _smallest(squared, max(wanted))
+    nearest = smallest(squared, max(wanted))
     distances = [0.5 * torch.log(nearest[..., k - 1] + 1e-6) for k in wanted]
     scott = n ** (-1 / (d + 4))
     least = nearest[..., :1]
