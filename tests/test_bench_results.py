@@ -71,6 +71,20 @@ def test_processes_side_by_side_share_the_work_and_leave_one_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
+def test_processes_side_by_side_replace_what_is_stored(tmp_path):
+    store = results(tmp_path / "r.csv")
+    for table in range(4):
+        store.add({"table": table, "method": "KNN", "auroc": 0.1})
+
+    def work(i, part):
+        for table in range(i, 4, 2):
+            assert {"table": table, "method": "KNN"} in part and len(part.rows()) == 4
+            part.add({"table": table, "method": "KNN", "auroc": 0.2})
+
+    side_by_side(2, store, work)
+    assert [row["auroc"] for row in read_csv(tmp_path / "r.csv")] == ["0.2"] * 4
+
+
 def test_a_failed_process_is_reported_and_its_rows_are_kept(tmp_path):
     store = results(tmp_path / "r.csv")
 

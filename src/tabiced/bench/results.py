@@ -24,6 +24,7 @@ class Results:
 
     def __init__(self, path: str | os.PathLike[str], key: Sequence[str], values: Sequence[str]):
         self.path, self.key, self.fields = Path(path), tuple(key), (*key, *values)
+        self._elsewhere: dict[tuple[str, ...], Row] = {}  # known rows that another file has
         self._rows = self._read(self.path)
 
     def _read(self, path: Path) -> dict[tuple[str, ...], Row]:
@@ -40,7 +41,8 @@ class Results:
     def part(self, number: int) -> Self:
         """Return results that know the rows of these, but write new ones to a file of their own."""
         part = copy.copy(self)
-        part._rows = dict(self._rows)
+        # Not among its own: those it writes out would replace what other parts measure anew.
+        part._rows, part._elsewhere = {}, dict(self._rows)
         part.path = self.path.with_suffix(f".part{number}.csv")
         return part
 
@@ -58,13 +60,14 @@ class Results:
         return tuple(str(row[name]) for name in self.key)
 
     def __contains__(self, key: Mapping[str, object]) -> bool:
-        return self._identity(key) in self._rows
+        return self.get(key) is not None
 
     def get(self, key: Mapping[str, object]) -> Row | None:
-        return self._rows.get(self._identity(key))
+        identity = self._identity(key)
+        return self._rows.get(identity) or self._elsewhere.get(identity)
 
     def rows(self) -> list[Row]:
-        return list(self._rows.values())
+        return list((self._elsewhere | self._rows).values())
 
     def add(self, row: Mapping[str, object]) -> None:
         """Write the row; numbers are stored with seven digits."""
