@@ -9,16 +9,17 @@ fitted to. With a clean context, new normal rows should be called unusual as oft
 
 import argparse
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from os import PathLike
 
 import numpy as np
 
+from tabiced.bench.classical import standardised
 from tabiced.bench.macrodata import KEY as TASK_KEY
+from tabiced.bench.methods import Score
 from tabiced.bench.outlier import finite, fitted_detector
 from tabiced.bench.results import Results
-from tabiced.bench.tasks import Task
+from tabiced.bench.tasks import Task, attempt
 
 RATES = (0.01, 0.05, 0.1)
 KEY = (*TASK_KEY, "rate")
@@ -26,39 +27,38 @@ VALUES = ("false_alarms", "found")  # shares of the normal and of the anomalous 
 DETECTORS = ("KNN", "LOF", "IForest", "ECOD", "PCA", "HBOS")
 METHODS = ("ours", *DETECTORS)
 
-Alarms = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
-"""(context, query, seed) -> which query rows are called unusual at each rate, (rates, m)"""
-
 
 def open_results(path: str | PathLike[str]) -> Results:
     return Results(path, KEY, VALUES)
 
 
-def ours(weights: str | None = None, device: str = "cpu") -> Alarms:
-    """Call a row unusual whose p-value is at most the rate."""
+def ours(weights: str | None = None, device: str = "cpu") -> Score:
+    """Return the lowest of the rates that the p-value of a row does not exceed, else 1."""
 
-    def alarms(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
+    def lowest(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
         from tabiced.estimator import ICED
 
         model = ICED(random_state=seed, weights=weights, device=device).fit(context)
-        return model.p_values(query) <= np.array(RATES)[:, None]
+        return _lowest(model.p_values(query) <= np.array(RATES)[:, None])
 
-    return alarms
+    return lowest
 
 
-def pyod(name: str) -> Alarms:
-    """Call a row unusual as a detector of PyOD does, on standardised columns."""
+def pyod(name: str) -> Score:
+    """Return the lowest rate at which a detector of PyOD calls a row unusual, else 1."""
 
-    def alarms(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
-        from sklearn.preprocessing import StandardScaler
+    def lowest(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
+        model = fitted_detector(name, context, seed)
+        thresholds = np.percentile(finite(model.decision_scores_), 100 * (1 - np.array(RATES)))
+        score = finite(model.decision_function(query))
+        return _lowest(score > thresholds[:, None])  # as `predict` does
 
-        scaler = StandardScaler().fit(context.astype(np.float64))
-        model = fitted_detector(name, scaler.transform(context), seed)
-        score, known = model.decision_function(scaler.transform(query)), model.decision_scores_
-        thresholds = np.percentile(finite(known), 100 * (1 - np.array(RATES)))
-        return finite(score) > thresholds[:, None]  # as `predict` does
+    return standardised(lowest)
 
-    return alarms
+
+def _lowest(called: np.ndarray) -> np.ndarray:
+    """Return the lowest rate at which a row is called unusual; `called` is (rates, m)."""
+    return np.where(called, np.array(RATES)[:, None], 1.0).min(0)
 
 
 def measure(
@@ -71,6 +71,7 @@ def measure(
     """Store for every task and method how many rows of either kind are called unusual."""
     for task in tasks:
         data = task.load()
+        unusual = data.anomalous.astype(bool)
         for name in options.methods:
             said = {"method": name, "options": "", "weights": weights if name == "ours" else ""}
             keys = [{**task.key, **said, "rate": rate} for rate in RATES]
@@ -78,13 +79,16 @@ def measure(
                 continue
             start = time.perf_counter()
             way = ours(options.weights, options.device) if name == "ours" else pyod(name)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                called = way(data.context, data.query, task.seed)
-            unusual = data.anomalous.astype(bool)
-            for key, rows in zip(keys, called, strict=True):
-                shares = {"false_alarms": rows[~unusual].mean(), "found": rows[unusual].mean()}
-                results.add({**key, **{n: float(share) for n, share in shares.items()}})
+            lowest = attempt(name, way, data.context, data.query, task.seed)
+            for key in keys:
+                shares = dict.fromkeys(VALUES, float("nan"))
+                if lowest is not None:
+                    called = lowest <= key["rate"]
+                    shares = {
+                        "false_alarms": float(called[~unusual].mean()),
+                        "found": float(called[unusual].mean()),
+                    }
+                results.add({**key, **shares})
             if report:
                 where = " ".join(map(str, task.key.values()))
                 report(f"{name:12s} {where:50s} {time.perf_counter() - start:7.2f} s")

@@ -41,6 +41,7 @@ def fitted_detector(name: str, context: np.ndarray, seed: int) -> Any:
     model.fit(context)
     if name == "PCA":  # a component without variance would give infinite scores
         model.selected_w_components_ = np.maximum(model.selected_w_components_, 1e-30)
+        model.decision_scores_ = model.decision_function(context)
     return model
 
 
