@@ -1,14 +1,16 @@
 """What several test files share."""
 
+import dataclasses
+
 import torch
 
 from tabiced.model import Network, NetworkConfig
 
 
-def random_network(seed: int = 0) -> Network:
+def random_network(seed: int = 0, typical: bool = False) -> Network:
     """Return a tiny network whose every weight matters (a fresh one starts with silent layers)."""
     g = torch.Generator().manual_seed(seed)
-    network = Network(NetworkConfig.tiny()).eval()
+    network = Network(dataclasses.replace(NetworkConfig.tiny(), typical=typical)).eval()
     with torch.no_grad():
         for p in network.parameters():
             p.copy_(

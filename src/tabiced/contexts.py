@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tabiced.half import halved, is_faster
-from tabiced.model import Context, Network, NetworkConfig
+from tabiced.model import JUDGEMENTS, Context, Network, NetworkConfig
 from tabiced.weights import load_network
 
 Weights = Network | str | os.PathLike[str] | None
@@ -199,10 +199,10 @@ class Reading:
 
     def energy(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
         """Return the energies (m,) of rows (m, width) by all layers of the network."""
-        return self.judge(rows, together)[:, 0]
+        return self.judge(rows, together)[:, JUDGEMENTS.index("energy")]
 
     def judge(self, rows: np.ndarray, together: bool = False) -> np.ndarray:
-        """Return both energies (m, 2) of rows (m, width), those of `Network.judge`.
+        """Return the judgements (m, len(JUDGEMENTS)) of rows (m, width), as `Network.judge` does.
 
         Means over the views. Tiles always have the same shape, so that a row's energy does not
         depend on how many rows come along, save for rounding by its place in the tile. Rows that
@@ -210,7 +210,7 @@ class Reading:
         kept for them: their energies are.
         """
         reader, tile = self.reader, self.reader.tile
-        out = np.zeros((len(rows), 2))
+        out = np.zeros((len(rows), len(JUDGEMENTS)))
         if len(rows) == 0:
             return out
         starts = range(0, len(rows), tile)

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from tabiced.description import Description, Rows
+from tabiced.labelled import LabelledTables, Tasks
 from tabiced.loss import Targets, make_targets
 from tabiced.model import NetworkConfig
-from tabiced.prior import Prior
+from tabiced.prior import Prior, Tables
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Stage:
 
 
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
+LABELLED = Stage((3, 64), (100, 500), 128)  # of real tables; few are longer or wider
+LEAST_TABLES = 20  # real tables that a shape must fit
 SMALL_CELLS = 5000  # cells of a small context
 
 STAGES = {
@@ -54,32 +57,34 @@ CURRICULA: dict[str, list[tuple[float, str]]] = {
 
 @dataclass
 class Batch:
-    """Tables of one shape, described and with their targets."""
+    """Tables of one shape, described and with their targets; without these, `labelled.Tasks`."""
 
     context: Rows
     query: Rows
     column_key: Tensor  # B d
-    targets: Targets
+    targets: Targets | None
     code_order: Tensor  # max_columns: which codes name the columns
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors in a fixed order."""
-        t = self.targets
+        targets = () if self.targets is None else self.targets.tensors()
         rows = (
             self.context.cells,
             self.context.statistics,
             self.query.cells,
             self.query.statistics,
         )
-        return [*rows, self.column_key, *t.tensors(), self.code_order]
+        return [*rows, self.column_key, *targets, self.code_order]
 
     def clone(self) -> Batch:
-        energy, context, level = (t.clone() for t in self.targets.tensors())
+        targets = self.targets
+        if targets is not None:
+            targets = Targets(*(t.clone() for t in targets.tensors()), targets.columns)
         return Batch(
             Rows(self.context.cells.clone(), self.context.statistics.clone()),
             Rows(self.query.cells.clone(), self.query.statistics.clone()),
             self.column_key.clone(),
-            Targets(energy, context, level, self.targets.columns),
+            targets,
             self.code_order.clone(),
         )
 
@@ -92,6 +97,8 @@ Round = tuple[tuple[float, Tensor], list[Batch]]  # what it was drawn from, and 
 
 class Feed:
     """Endless batches from weighted priors; `state` and `load_state` continue the stream exactly.
+
+    A share of the draws, `real_share`, are tasks from `real` tables.
 
     On a GPU the next round is drawn by a thread on a stream of its own while this one is trained
     on.
@@ -106,6 +113,8 @@ class Feed:
         seed: int,
         config: NetworkConfig,
         describe: type[Description] = Description,
+        real: LabelledTables | None = None,
+        real_share: float = 0.0,
         row_budget: int = 20_000,
         cell_budget: int = 400_000,
         shapes: int = 4,
@@ -122,6 +131,8 @@ class Feed:
             name: _shapes(random.Random(f"{seed} {name}"), stage, shapes_per_stage)
             for name, stage in STAGES.items()
         }
+        self.real, self.real_share = real, real_share if real else 0.0
+        self.real_shapes = _real_shapes(random.Random(f"{seed} real"), real, shapes_per_stage)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.round_start = (0.0, self.generator.get_state())
         # Small kernels of high priority: otherwise each would wait for the training's large ones.
@@ -175,9 +186,11 @@ class Feed:
         choose = random.Random(int(seed))
         batches: list[Batch] = []
         for _ in range(self.shapes):
-            n, d, m = choose.choice(self.shape_lists[self._stage(progress)])
+            real = self.real if self.real_share and choose.random() < self.real_share else None
+            shapes = self.real_shapes if real else self.shape_lists[self._stage(progress)]
+            n, d, m = choose.choice(shapes)
             with DRAWING:
-                batches += self._draw(choose, n, d, m)
+                batches += self._draw(choose, n, d, m, real)
                 if self.stream:
                     self.stream.synchronize()
         choose.shuffle(batches)
@@ -187,25 +200,31 @@ class Feed:
         ends = CURRICULA[self.curriculum]
         return next((name for end, name in ends if progress < end), ends[-1][1])
 
-    def _draw(self, choose: random.Random, n: int, d: int, m: int) -> Iterator[Batch]:
+    def _draw(
+        self, choose: random.Random, n: int, d: int, m: int, real: LabelledTables | None
+    ) -> Iterator[Batch]:
         size = int(min(self.row_budget / (n + m), self.cell_budget / ((n + m) * (d + 4)), 64))
         size = max(2, size)
         # Launching a draw takes as long for small tables as for large ones: take more at once.
         count = size * self.repeats * (2 if n * d <= SMALL_CELLS else 1)
-        weights, priors = zip(*self.priors, strict=True)
-        tables = choose.choices(priors, weights)[0].draw(
-            tables=count,
-            context_rows=n,
-            query_rows=m,
-            columns=d,
-            device=self.device,
-            generator=self.generator,
-        )
+        tables: Tables | Tasks
+        if real:
+            tables = real.draw(count, n, m, d, self.generator)
+        else:
+            weights, priors = zip(*self.priors, strict=True)
+            tables = choose.choices(priors, weights)[0].draw(
+                tables=count,
+                context_rows=n,
+                query_rows=m,
+                columns=d,
+                device=self.device,
+                generator=self.generator,
+            )
         description = self.describe(tables.context)
         with torch.no_grad():
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)
-        targets = make_targets(tables, description)
+        targets = make_targets(tables, description) if isinstance(tables, Tables) else None
         for start in range(0, count, size):
             part = slice(start, start + size)
             order = list(range(self.max_columns))
@@ -215,7 +234,7 @@ class Feed:
                 context[part],
                 query[part],
                 key,
-                targets[part],
+                None if targets is None else targets[part],
                 torch.tensor(order, device=self.device),
             )
 
@@ -237,6 +256,17 @@ def _shapes(choose: random.Random, stage: Stage, count: int) -> list[tuple[int, 
             else:
                 n = _log_uniform(choose, stage.rows[1], TAIL_ROWS)
         shapes.append((n, d, stage.queries))
+    return shapes
+
+
+def _real_shapes(
+    choose: random.Random, real: LabelledTables | None, count: int
+) -> list[tuple[int, int, int]]:
+    """Draw the (rows, columns, queries) of tasks from real tables, such that several tables fit."""
+    shapes: list[tuple[int, int, int]] = []
+    while real and len(shapes) < count:
+        d, n = _log_uniform(choose, *LABELLED.columns), _log_uniform(choose, *LABELLED.rows)
+        shapes.append((*real.fitted(n, d, LEAST_TABLES), LABELLED.queries))
     return shapes
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tabiced.description import Description
+from tabiced.description import Description, Rows
+from tabiced.labelled import LabelledTables, normal_queries
 from tabiced.model import Network, Operations
 from tabiced.prior import Prior
 
@@ -68,18 +71,62 @@ class Suite:
     @torch.no_grad()
     def accuracy(self, network: Network) -> dict[str, float]:
         """Return the mean pairwise accuracy of each row of the suite."""
-        bfloat = next(network.parameters()).is_cuda
-        # Compiled blocks would be compiled once more for evaluation.
-        compiled, network.operations = network.operations, Operations()
         result = {}
-        for name, parts in self.parts.items():
-            accuracies = []
-            for description, query, truth in parts:
-                with torch.autocast(query.device.type, torch.bfloat16, enabled=bfloat):
+        with plain_blocks(network):
+            for name, parts in self.parts.items():
+                accuracies = []
+                for description, query, truth in parts:
                     names = network.column_names(description.column_key)
                     memory, _ = network.encode(description.context, names)
                     energy = network.energy_of(description(query), names, memory)
-                accuracies.append(pairwise_accuracy(energy, truth))
-            result[name] = float(torch.cat(accuracies).mean())
-        network.operations = compiled
+                    accuracies.append(pairwise_accuracy(energy, truth))
+                result[name] = float(torch.cat(accuracies).mean())
+        return result
+
+
+@contextmanager
+def plain_blocks(network: Network) -> Iterator[None]:
+    """Evaluate as it is trained, in bfloat16 on a GPU, but not compiled once more for it."""
+    kept, network.operations = network.operations, Operations()
+    device = network.codes.device.type
+    with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+        yield
+    network.operations = kept
+
+
+REAL_SHAPES = ((120, 4), (300, 7), (300, 12), (500, 20))  # context rows, columns
+
+
+class RealSuite:
+    """Tasks drawn once from held-out real tables, with clean and with contaminated contexts."""
+
+    def __init__(self, network: Network, tables: LabelledTables, each: int, queries: int = 160):
+        generator = torch.Generator(tables.device).manual_seed(20_002)
+        self.normal = normal_queries(queries)
+        self.parts: dict[str, list[tuple[Rows, Rows, Tensor]]] = {}
+        for rows, columns in REAL_SHAPES:
+            for name, dirty in (("real_clean", False), ("real_contaminated", True)):
+                if not tables.allows(rows, columns).any():
+                    continue
+                drawn = tables.draw(each, rows, queries, columns, generator, dirty)
+                description = network.describe(drawn.context)
+                with torch.no_grad():
+                    part = description.context, description(drawn.query), description.column_key
+                self.parts.setdefault(name, []).append(part)
+
+    @torch.no_grad()
+    def accuracy(self, network: Network) -> dict[str, float]:
+        """Return how many pairs of a normal row and an anomaly are told apart (AUROC)."""
+        result = {}
+        with plain_blocks(network):
+            for name, parts in self.parts.items():
+                found = []
+                for context, query, key in parts:
+                    typical = network.typical_all(context, query, network.column_names(key))
+                    normal, anomalies = typical.split(
+                        [self.normal, len(typical[0]) - self.normal], 1
+                    )
+                    higher = torch.sign(normal[:, :, None] - anomalies[:, None])
+                    found.append(0.5 + 0.5 * higher.mean((1, 2)))
+                result[name] = float(torch.cat(found).mean())
         return result

@@ -27,6 +27,8 @@ class LossConfig:
     level: float = 0.2
     context: float = 0.5  # of the first two terms for context rows: marks the outliers among them
     band: tuple[float, float] = (-5.0, 5.0)
+    typical: float = 2.0  # for tasks of real tables, which have these two terms alone
+    scale: float = 0.5
     margin: float = 0.5
     huber: float | None = 1.0
 
@@ -112,6 +114,23 @@ def level_loss(level: Tensor, targets: Targets) -> Tensor:
     return F.huber_loss(middle, torch.zeros_like(middle)) + F.huber_loss(
         width, torch.zeros_like(width)
     )
+
+
+def typical_loss(normal: Tensor, anomalies: Tensor, config: LossConfig) -> dict[str, Tensor]:
+    """Return terms by name, as `total_loss` does, for rows of real tables.
+
+    Normal rows (B, p) are to be called more typical than anomalies (B, q); and, so that this can be
+    mixed with energies, the 10th and 90th percentile of the normal ones are to be -1 and +1.
+    """
+    ordered = normal.sort(1).values
+    low, high = (ordered[:, round(p * (normal.shape[1] - 1))] for p in (0.1, 0.9))
+    one = torch.ones_like(low)
+    terms = {
+        "typical": F.softplus(anomalies[:, None] - normal[:, :, None]).mean(),
+        "scale": F.huber_loss(low, -one) + F.huber_loss(high, one),
+    }
+    terms["total"] = config.typical * terms["typical"] + config.scale * terms["scale"]
+    return terms
 
 
 def total_loss(

@@ -9,6 +9,7 @@ and `energy_of`. With `encoder="tabicl"` the first two steps are those of `tabic
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -28,6 +29,9 @@ from tabiced.shallow import Shallow
 CELLS_AT_ONCE = 2**17
 CELLS_IN_CACHE = 2**12  # of float32, what a processor works on without waiting for memory
 FEW = 192  # queries up to which PyTorch's attention on CPUs works in blocks too small to be fast
+
+# What `Network.judge` returns of a row, in this order.
+JUDGEMENTS = ("energy", "branch", "typical")
 
 # What later rows need of a context: first what the encoder keeps of its columns (nothing for
 # `cells`), then keys and values of each layer, B heads n width/heads.
@@ -50,6 +54,7 @@ class NetworkConfig:
     encoder: str = "cells"  # or "tabicl", which needs the extra of that name
     encoder_settings: dict[str, Any] = field(default_factory=dict, hash=False)
     shallow: bool = False  # whether there is a branch without attention
+    typical: bool = False  # whether a head of its own tells how typical rows are
 
     @property
     def width(self) -> int:
@@ -195,6 +200,8 @@ class Network(nn.Module):
         if c.shallow and c.encoder != "cells":
             raise ValueError("The branch without attention needs the encoder 'cells'.")
         self.shallow = Shallow() if c.shallow else None
+        if c.typical:
+            self.typical_norm, self.typical_head = Norm(width), copy.deepcopy(self.energy_head)
 
     def _add_cells(self, c: NetworkConfig) -> None:
         self.cell = nn.Sequential(
@@ -258,11 +265,19 @@ class Network(nn.Module):
         Returns the energies of the first `judged` context rows, those of the queries, the level.
         """
         n = context.cells.shape[1]
-        memory: Memory = []
-        tokens = [self._tokens(rows, names, memory) for rows in (context, query)]
-        x = self._layers(torch.cat(tokens, 1), memory, n)
+        x = self._together(context, query, names)
         energy = self._energy(torch.cat([x[:, :judged], x[:, n:]], 1))
         return energy[:, :judged], energy[:, judged:], self._level(x[:, :n])
+
+    def typical_all(self, context: Rows, query: Rows, names: Tensor) -> Tensor:
+        """Return how typical the queries are (B, m), for training, as `judge_all` does."""
+        return self._typical(self._together(context, query, names)[:, context.cells.shape[1] :])
+
+    def _together(self, context: Rows, query: Rows, names: Tensor) -> Tensor:
+        """Run context and queries through all layers: (B, n + m, width)."""
+        memory: Memory = []
+        tokens = [self._tokens(rows, names, memory) for rows in (context, query)]
+        return self._layers(torch.cat(tokens, 1), memory, context.cells.shape[1])
 
     def _layers(self, x: Tensor, memory: Memory, context_rows: int = 0) -> Tensor:
         """Run tokens (B, N, width) through all layers, each row attending to the context alone.
@@ -288,6 +303,9 @@ class Network(nn.Module):
 
     def _energy(self, x: Tensor) -> Tensor:
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
+
+    def _typical(self, x: Tensor) -> Tensor:
+        return self.typical_head(self.typical_norm(x)).squeeze(-1).float()
 
     def _level(self, x: Tensor) -> Tensor:
         return self.level_head(self.level_norm(x).mean(1)).float()
@@ -366,13 +384,17 @@ class Network(nn.Module):
         return self.energy_of(context.description(query), context.names, context.memory)
 
     def judge(self, context: Context, query: Tensor) -> Tensor:
-        """Return the energies (B, m, 2) by all layers and by the branch without attention.
+        """Return the judgements (B, m, len(JUDGEMENTS)) of query rows.
 
-        Without such a branch both are the same.
+        The energy by all layers, an estimate of density; by the branch without attention; and how
+        typical a row is by the head that real tables taught. What a network lacks is its energy.
         """
         rows = context.description(query)
-        energy = self.energy_of(rows, context.names, context.memory)
-        return torch.stack([energy, energy if self.shallow is None else self.shallow(rows)], -1)
+        x = self._layers(self._tokens(rows, context.names, context.memory), context.memory)
+        energy = self._energy(x)
+        shallow = energy if self.shallow is None else self.shallow(rows)
+        typical = self._typical(x) if self.config.typical else energy
+        return torch.stack([energy, shallow, typical], -1)
 
     def percentiles(
         self, description: Description, level: Tensor, categorical: Tensor | None = None

@@ -8,6 +8,8 @@
     torchrun --nproc-per-node 8 -m -- tabiced.pretrain --run runs/gpus --minutes 25 --compile
     # the paper's encoder, from a TabICLv2 checkpoint on disk (needs the extra `tabicl`)
     python -m tabiced.pretrain --run runs/paper --encoder tabicl --init-encoder PATH
+    # on from the shipped weights, with tasks from real tables (see pretraining/collect.py)
+    python -m tabiced.pretrain --run runs/real --init shipped --real real_tables.npz.xz --compile
 
 The run's folder holds `checkpoint.safetensors` (everything needed to continue: start the same
 command again), `log.csv`, and `network.json` with its parts: 16-bit weights that `load_network`
@@ -32,9 +34,10 @@ from safetensors.torch import save
 
 from tabiced.curriculum import CURRICULA, Batch, Feed
 from tabiced.distributed import Group
-from tabiced.evaluation import Suite
+from tabiced.evaluation import RealSuite, Suite
 from tabiced.graphs import Graphed, GraphedBackward
-from tabiced.loss import LossConfig, total_loss
+from tabiced.labelled import LabelledTables, is_held_out, normal_queries, read_collection
+from tabiced.loss import LossConfig, Targets, total_loss, typical_loss
 from tabiced.model import (
     Network,
     NetworkConfig,
@@ -74,12 +77,17 @@ def first_network(options: argparse.Namespace) -> Network:
     if options.init:
         start = load_network(None if options.init == "shipped" else options.init)
         shallow = bool(start.config.shallow or options.shallow)
-        network = Network(dataclasses.replace(start.config, shallow=shallow))
-        network.load_state_dict({**network.state_dict(), **start.state_dict()})
+        typical = bool(start.config.typical or options.real)
+        network = Network(dataclasses.replace(start.config, shallow=shallow, typical=typical))
+        state = start.state_dict()
+        if typical and not start.config.typical:  # dense is a good first guess at typical
+            heads = [name for name in state if name.startswith(("energy_norm.", "energy_head."))]
+            state |= {name.replace("energy", "typical", 1): state[name] for name in heads}
+        network.load_state_dict({**network.state_dict(), **state})
         return network
     tiny = options.size == "tiny"
     config = NetworkConfig.tiny() if tiny else NetworkConfig()
-    config = dataclasses.replace(config, shallow=options.shallow)
+    config = dataclasses.replace(config, shallow=options.shallow, typical=bool(options.real))
     if options.encoder == "cells":
         return Network(config)
     from tabiced import tabicl_encoder
@@ -102,7 +110,8 @@ def append_row(path: Path, row: Mapping[str, object]) -> None:
 
 
 RANK_SEEDS = 1_000_003  # between the seeds of two processes
-TERMS = ("regression", "ranking", "level", "context", "total", "gradient", "skipped")
+LOSSES = ("regression", "ranking", "level", "context", "typical", "scale", "total")
+TERMS = (*LOSSES, "gradient", "skipped")
 
 
 class Trainer:
@@ -118,6 +127,12 @@ class Trainer:
         self.optimizer = Optimizer(self.network, o.muon_rate, o.adam_rate)
         self.bfloat = self.device.type == "cuda"
         plain = self.network.encoder is not None  # it sees values, for which 16 bits are too few
+        collected = read_collection(o.real) if o.real else {}
+        self.real = {
+            held_out: LabelledTables(tables, self.device)
+            for held_out in (False, True)
+            if (tables := {k: v for k, v in collected.items() if is_held_out(k) == held_out})
+        }
         self.feed = Feed(
             [
                 (1 - o.paper_share, Prior(o.preset, without=o.without)),
@@ -128,6 +143,8 @@ class Trainer:
             seed=o.seed + RANK_SEEDS * self.group.rank,
             config=self.network.config,
             describe=self.network.describe,
+            real=self.real.get(False),
+            real_share=o.real_share,
             row_budget=o.row_budget,
             cell_budget=o.cell_budget,
             feature_dtype=torch.bfloat16 if self.bfloat and not plain else torch.float32,
@@ -179,21 +196,37 @@ class Trainer:
         return torch.cat([losses, self.update()])
 
     def _backward(self, batch: Batch) -> torch.Tensor:
-        network = self.network
         torch._foreach_zero_(self.gradients)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
-            names = network.column_names(batch.column_key, batch.code_order)
-            judged = batch.targets.context.shape[1]
+            names = self.network.column_names(batch.column_key, batch.code_order)
+        if batch.targets is None:
+            terms = self._typical_terms(batch, names)
+        else:
+            terms = self._density_terms(batch, batch.targets, names)
+        terms["total"].backward()
+        unknown = torch.full((), torch.nan, device=self.device)
+        return torch.stack([terms[name].detach() if name in terms else unknown for name in LOSSES])
+
+    def _density_terms(
+        self, batch: Batch, targets: Targets, names: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        network, judged = self.network, targets.context.shape[1]
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
             context, energy, level = network.judge_all(batch.context, batch.query, names, judged)
-        terms = total_loss(energy, context, level, batch.targets, self.loss)
+        terms = total_loss(energy, context, level, targets, self.loss)
         if network.shallow is not None:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
                 energy = network.shallow(batch.query)
                 context = network.shallow(batch.context.take(slice(judged)))
-            apart = total_loss(energy, context, level.detach(), batch.targets, self.loss)
+            apart = total_loss(energy, context, level.detach(), targets, self.loss)
             terms["total"] = terms["total"] + apart["total"]
-        terms["total"].backward()
-        return torch.stack([terms[name].detach() for name in TERMS[:5]])
+        return terms
+
+    def _typical_terms(self, batch: Batch, names: torch.Tensor) -> dict[str, torch.Tensor]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
+            typical = self.network.typical_all(batch.context, batch.query, names)
+        normal = normal_queries(typical.shape[1])
+        return typical_loss(typical[:, :normal], typical[:, normal:], self.loss)
 
     def _update(self) -> torch.Tensor:
         norm = torch.nn.utils.get_total_norm(self.gradients)
@@ -216,17 +249,20 @@ class Trainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         leads = self.group.leads
         wanted = o.evaluation_tables if leads else 0
-        suite = Suite(self.network, tables=wanted) if wanted else None
+        suites: list[Suite | RealSuite] = [Suite(self.network, tables=wanted)] if wanted else []
+        if wanted and True in self.real:
+            suites.append(RealSuite(self.network, self.real[True], each=wanted))
         sums = torch.zeros(len(TERMS), device=self.device)
-        mark, since, clock = (self.step, self.tables, time.monotonic()), 0, time.monotonic()
+        counts = torch.zeros_like(sums)
+        mark, clock = (self.step, self.tables, time.monotonic()), time.monotonic()
         next_log = self.seconds + o.log_every
         while self.progress < 1:
             batch = self.feed.next(self.progress)
             terms = self.train_step(batch)
             self.step += 1
             self.tables += self.group.total(len(batch.column_key))
-            since += 1
-            sums += terms
+            sums += terms.nan_to_num()
+            counts += ~terms.isnan()
             now = time.monotonic()
             self.seconds, clock = self.group.leaders(self.seconds + now - clock), now
             ended = self.progress >= 1
@@ -240,14 +276,15 @@ class Trainer:
                     "tables_per_second": round((self.tables - mark[1]) / elapsed, 1),
                     "steps_per_second": round((self.step - mark[0]) / elapsed, 2),
                     "rate": round(self.rate_factor(), 4),
-                    **{k: round(v / since, 4) for k, v in zip(TERMS, sums.tolist(), strict=True)},
                 }
-                if suite:
+                means = (sums / counts.clamp_min(1)).tolist()
+                row |= {k: round(v, 4) for k, v in zip(TERMS, means, strict=True)}
+                for suite in suites:
                     row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}
                 if leads:
                     self.log(row)
                 self.save()
-                sums, since = torch.zeros_like(sums), 0
+                sums, counts = torch.zeros_like(sums), torch.zeros_like(counts)
                 next_log = self.seconds + o.log_every
                 clock = time.monotonic()  # evaluation and saving are not training time
                 mark = (self.step, self.tables, clock)
@@ -313,6 +350,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--steps", type=int, default=0, help="train this many steps instead of a time")
     add("--preset", default="full", help="prior: full or paper")
     add("--paper-share", type=float, default=0.25, help="share of draws from the paper's prior")
+    add("--real", default="", help="collection of real tables, for a head that tells typical rows")
+    add("--real-share", type=float, default=0.5, help="share of draws from these")
     add("--without", nargs="*", default=(), help="ingredients of the prior to leave out")
     add("--curriculum", default="full", choices=sorted(CURRICULA))
     add("--loss", default="default", choices=("default", "paper"))

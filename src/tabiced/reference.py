@@ -7,7 +7,8 @@ reference rows calibrate p-values. Of a row that the reference has several times
 others vouch for it. Only where the reference's own rows are searched for outliers all of them
 leave, unless the table is discrete and copies are what frequency means.
 
-A score, how typical a row is, has the parts that `Scoring` says. Log-densities are the network's.
+A score, how typical a row is, has the parts that `Scoring` says; that of the network is by the head
+for it, where there is one. Log-densities are the network's energies.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from tabiced.components import Components
 from tabiced.contexts import Reader, Reading
 from tabiced.distances import Distances
+from tabiced.model import JUDGEMENTS
 from tabiced.pairs import Pairs
 from tabiced.rows import Copies, hash_rows, is_measured
 from tabiced.scoring import Scoring
@@ -29,6 +31,7 @@ from tabiced.tails import Tails
 
 SMALL = 200  # distinct rows up to which there are FOLDS_SMALL folds
 FOLDS_SMALL, FOLDS = 10, 5
+ENERGY, BRANCH, TYPICAL = map(JUDGEMENTS.index, ("energy", "branch", "typical"))
 HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 
 Part = TypeVar("Part", Pairs, Distances)
@@ -99,24 +102,24 @@ class Reference:
 
     def calibration(self, own: bool = False) -> np.ndarray:
         """Return the scores (n,) of the reference rows, each judged from outside."""
-        energies, distinct = self._judge(self.fold, own), np.arange(len(self.first))
-        return self._mixed(energies, self.matrix[self.first], distinct, own)[self.group]
+        judgements, distinct = self._judge(self.fold, own), np.arange(len(self.first))
+        return self._mixed(judgements, self.matrix[self.first], distinct, own)[self.group]
 
     def _mixed(
         self,
-        energies: np.ndarray,
+        judgements: np.ndarray,
         rows: np.ndarray,
         match: np.ndarray,
         own: bool,
         strange: np.ndarray | float = 0.0,
     ) -> np.ndarray:
-        """Turn both energies of rows, located at `match`, into scores."""
-        parts = self._parts(energies, rows, match, own, strange)
+        """Turn judgements of rows, located at `match`, into scores."""
+        parts = self._parts(judgements, rows, match, own, strange)
         return self.scoring.blend(parts) + self._gain_by_copies(match, own)
 
     def _parts(
         self,
-        energies: np.ndarray,
+        judgements: np.ndarray,
         rows: np.ndarray,
         match: np.ndarray,
         own: bool,
@@ -133,8 +136,8 @@ class Reference:
         place = np.where(known, place, -1)  # among the rows of `_judges`
 
         ways: dict[str, Callable[[], np.ndarray]] = {
-            "network": lambda: energies[:, 0],
-            "branch": lambda: energies[:, 1],
+            "network": lambda: judgements[:, TYPICAL],
+            "branch": lambda: judgements[:, BRANCH],
             "tails": lambda: self.tails(rows, known, strange),
             "components": components,
             "pairs": lambda: self.pairs(own)(rows, place),
@@ -204,9 +207,9 @@ class Reference:
         return self.is_measured and (own or not self.scoring.repeats)
 
     def _judge(self, folds: np.ndarray, own: bool, dense: bool = False) -> np.ndarray:
-        """Return both energies of the distinct rows, known at least for those of some folds."""
+        """Return judgements of the distinct rows, known at least for those of some folds."""
         hides = self._hides_copies(own) and len(self.first) < len(self.group)
-        unknown = np.full((len(self.first), 2), np.nan)
+        unknown = np.full((len(self.first), len(JUDGEMENTS)), np.nan)
         judged = self.judged.setdefault((hides, dense or self._scores_densely), unknown)
         for fold in np.unique(folds):
             members = np.flatnonzero(self.fold == fold)
@@ -236,11 +239,11 @@ class Reference:
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return what `score` puts together: the parts, and what is added for copies."""
         match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
-        energies = self._energies(rows, match, folds, own)
-        parts = self._parts(energies, rows, match, own, strange)
+        judgements = self._judgements(rows, match, folds, own)
+        parts = self._parts(judgements, rows, match, own, strange)
         return parts, self._gain_by_copies(match, own)
 
-    def _energies(
+    def _judgements(
         self,
         rows: np.ndarray,
         match: np.ndarray,
@@ -248,9 +251,9 @@ class Reference:
         own: bool = False,
         dense: bool = False,
     ) -> np.ndarray:
-        """Return both energies (m, 2) of rows that were located."""
+        """Return the judgements (m, len(JUDGEMENTS)) of rows that were located."""
         known = match >= 0
-        out = np.empty((len(rows), 2))
+        out = np.empty((len(rows), len(JUDGEMENTS)))
         out[known] = self._judge(folds[known], own, dense)[match[known]]
         out[~known] = self.without(-1, dense=dense).judge(rows[~known])
         return out
@@ -261,7 +264,7 @@ class Reference:
         log p = low + (energy + 1) / 2 * (high - low)
         """
         match, folds = self.locate(rows)
-        energy = self._energies(rows, match, folds, dense=True)[:, 0]
+        energy = self._judgements(rows, match, folds, dense=True)[:, ENERGY]
         out = np.empty(len(rows))
         for fold in np.unique(folds):
             low, high = self.without(int(fold), dense=True).percentiles()
@@ -286,7 +289,7 @@ class Reference:
         hides = np.zeros((len(rows), len(blocks))) if hides is None else hides
         out = np.zeros((len(rows), len(blocks)))
         match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
-        known = self._energies(rows, match, folds, own)
+        known = self._judgements(rows, match, folds, own)
         score = self._mixed(known, rows, match, own, strange)
         told = [j for j, block in enumerate(blocks) if len(block)]
         for fold in np.unique(folds):
@@ -300,8 +303,8 @@ class Reference:
                 shown = hidden.reshape(-1, rows.shape[1])
                 same = np.tile(match[mine], len(part))
                 left = (strange[mine] - hides[np.ix_(mine, part)].T).ravel()
-                energies = self.without(int(fold), own).judge(shown)
-                gained = self._mixed(energies, shown, same, own, left)
+                judgements = self.without(int(fold), own).judge(shown)
+                gained = self._mixed(judgements, shown, same, own, left)
                 out[np.ix_(mine, part)] = gained.reshape(len(part), -1).T - score[mine, None]
         for j in set(range(len(blocks))) - set(told):  # the network does not see these columns
             if hides[:, j].any():

@@ -1,0 +1,170 @@
+"""Tasks from labelled real tables: every cell can be traced back to its table, row and column."""
+
+import numpy as np
+import pytest
+import torch
+
+from tabiced.labelled import (
+    LEAST_NORMAL,
+    MOST_DIRTY,
+    LabelledTables,
+    is_held_out,
+    normal_queries,
+    read_collection,
+    write_collection,
+)
+from tabiced.loss import LossConfig, typical_loss
+
+COLUMNS, ROWS = 16, 1024  # of the numbering
+
+
+def numbered(table, normal, anomalies, width):
+    """Return rows whose cells tell where they come from."""
+    row, column = np.arange(normal + anomalies)[:, None], np.arange(width)
+    cells = ((table * ROWS + row) * COLUMNS + column).astype(np.float32)
+    return cells[:normal], cells[normal:]
+
+
+SIZES = {"a#0": (80, 25, 5), "a#1": (90, 30, 4), "b": (200, 61, 9), "c": (120, 1, 6)}
+TABLES = {name: numbered(i, *size) for i, (name, size) in enumerate(SIZES.items())}
+
+
+def origin(cells):
+    """Return table, row and column of cells."""
+    number = cells.long()
+    return number // COLUMNS // ROWS, number // COLUMNS % ROWS, number % COLUMNS
+
+
+def draw(tables=64, rows=40, queries=30, columns=4, seed=0, **more):
+    generator = torch.Generator().manual_seed(seed)
+    return LabelledTables(TABLES).draw(tables, rows, queries, columns, generator, **more)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tasks_show_rows_of_one_table_in_some_of_its_columns(seed):
+    tasks = draw(seed=seed)
+    assert tasks.context.shape == (64, 40, 4) and tasks.query.shape == (64, 30, 4)
+    table, row, column = origin(torch.cat([tasks.context, tasks.query], 1))
+    assert (table == table[:, :1, :1]).all()
+    assert (row == row[..., :1]).all()  # cells of a row stay together
+    assert (column == column[:, :1]).all()  # and so do those of a column
+    assert all(len(set(shown)) == 4 for shown in column[:, 0].tolist())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_labels_are_right_and_no_row_is_asked_for_that_the_context_has(seed):
+    tasks = draw(seed=seed)
+    table, row, _ = origin(tasks.context)
+    normal = torch.tensor([size[0] for size in SIZES.values()])[table[:, 0, 0]][:, None]
+    context, asked = row[..., 0], origin(tasks.query)[1][..., 0]
+    first = normal_queries(30)
+    assert first == 22
+    assert (asked[:, :first] < normal).all() and (asked[:, first:] >= normal).all()
+    outlying = context >= normal
+    assert (outlying.float().mean(1) <= MOST_DIRTY + 1 / 40).all()
+    single = table[:, 0, 0] == 3  # one anomaly cannot be in both
+    assert not outlying[single].any()
+    for known, queries in zip(context.tolist(), asked.tolist(), strict=True):
+        assert not set(known) & set(queries)
+    clean = [
+        len(set(rows))
+        for rows, out in zip(context.tolist(), outlying, strict=True)
+        if not out.any()
+    ]
+    assert clean and set(clean) == {40}  # no normal row twice
+
+
+def test_contexts_are_clean_or_dirty_on_demand():
+    for dirty in (False, True):
+        tasks = draw(200, dirty=dirty)
+        table, row, _ = origin(tasks.context)
+        normal = torch.tensor([size[0] for size in SIZES.values()])[table[..., 0]]
+        share = (row[..., 0] >= normal).float().mean(1)[table[:, 0, 0] != 3]
+        assert (share > 0).float().mean() > 0.8 if dirty else (share == 0).all()
+
+
+def test_every_table_counts_once_however_many_tasks_it_has():
+    table = origin(draw(4000, columns=4).context)[0][:, 0, 0]
+    shares = torch.bincount(table, minlength=4) / len(table)
+    torch.testing.assert_close(shares, torch.tensor([1, 1, 2, 2]) / 6, atol=0.03, rtol=0)
+
+
+def test_anomalies_may_be_those_alike():
+    """Of rows numbered in order, alike are those with near numbers."""
+    anomalies = np.random.default_rng(0).permutation(400)[:, None] + np.zeros(3)
+    tables = LabelledTables({"t": (np.random.default_rng(1).normal(size=(200, 3)), anomalies)})
+    drawn = tables.draw(300, 50, 40, 3, torch.Generator().manual_seed(0)).query[:, -10:, 0]
+    reach = drawn.amax(1) - drawn.amin(1)
+    assert 0.15 < (reach < 60).float().mean() < 0.45
+
+
+def test_only_tables_that_fit_are_drawn():
+    table = origin(draw(100, columns=6).context)[0]
+    assert set(table.unique().tolist()) == {2, 3}
+    assert LabelledTables(TABLES).allows(200 - LEAST_NORMAL, 9).tolist() == [False] * 2 + [
+        True,
+        False,
+    ]
+    with pytest.raises(ValueError, match="No table of the collection has 9 columns"):
+        draw(rows=200, columns=9)
+    with pytest.raises(ValueError, match="at least one table"):
+        LabelledTables({})
+    with pytest.raises(ValueError, match="short needs 34 normal rows and an anomaly"):
+        LabelledTables({"short": numbered(0, 33, 5, 3)})
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 4, 9])
+def test_shapes_shrink_until_so_many_tables_fit(least):
+    tables = LabelledTables(TABLES)
+    for rows, columns in ((20, 3), (60, 5), (500, 64)):
+        n, d = tables.fitted(rows, columns, least)
+        assert n <= rows and d <= columns
+        assert tables.allows(n, d).sum() >= min(least, 4)
+        if tables.allows(rows, columns).sum() >= min(least, 4):
+            assert (n, d) == (rows, columns)
+
+
+def test_equal_seeds_draw_equal_tasks():
+    a, b, c = draw(seed=3), draw(seed=3), draw(seed=4)
+    assert torch.equal(a.context, b.context) and torch.equal(a.query, b.query)
+    assert not torch.equal(a.context, c.context)
+
+
+def test_collections_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "tables.npz.xz"
+    write_collection(path, TABLES)
+    found = read_collection(path)
+    assert list(found) == list(TABLES)
+    for name, pair in TABLES.items():
+        for a, b in zip(pair, found[name], strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_tasks_of_one_table_are_held_out_together():
+    names = [f"table {i}" for i in range(500)]
+    held_out = [is_held_out(name) for name in names]
+    assert held_out == [is_held_out(f"{name}#3") for name in names]
+    assert 0.15 < np.mean(held_out) < 0.25
+
+
+def test_typical_loss_is_what_it_says():
+    g = torch.Generator().manual_seed(0)
+    normal, anomalies = torch.randn(3, 11, generator=g), torch.randn(3, 4, generator=g)
+    terms = typical_loss(normal, anomalies, LossConfig(typical=3.0, scale=0.25))
+    pairs = [
+        np.log1p(np.exp(float(anomalies[b, k] - normal[b, j])))
+        for b in range(3)
+        for j in range(11)
+        for k in range(4)
+    ]
+    assert float(terms["typical"]) == pytest.approx(np.mean(pairs), rel=1e-5)
+
+    def huber(x):
+        return 0.5 * x**2 if abs(x) < 1 else abs(x) - 0.5
+
+    ends = np.sort(normal.numpy(), 1)[:, [1, 9]]
+    scale = np.mean([huber(low + 1) + huber(high - 1) for low, high in ends])
+    assert float(terms["scale"]) == pytest.approx(scale, rel=1e-5)
+    total = 3 * float(terms["typical"]) + 0.25 * float(terms["scale"])
+    assert float(terms["total"]) == pytest.approx(total, rel=1e-5)
