@@ -79,7 +79,8 @@ class Batch:
     def clone(self) -> Batch:
         targets = self.targets
         if targets is not None:
-            targets = Targets(*(t.clone() for t in targets.tensors()), targets.columns)
+            energy, context, level = (t.clone() for t in targets.tensors())
+            targets = Targets(energy, context, level, targets.columns)
         return Batch(
             Rows(self.context.cells.clone(), self.context.statistics.clone()),
             Rows(self.query.cells.clone(), self.query.statistics.clone()),

@@ -277,8 +277,9 @@ class Trainer:
                     "steps_per_second": round((self.step - mark[0]) / elapsed, 2),
                     "rate": round(self.rate_factor(), 4),
                 }
-                means = (sums / counts.clamp_min(1)).tolist()
-                row |= {k: round(v, 4) for k, v in zip(TERMS, means, strict=True)}
+                means = dict(zip(TERMS, (sums / counts).tolist(), strict=True))
+                terms_had = [k for k in TERMS if self.real or k not in ("typical", "scale")]
+                row |= {k: round(means[k], 4) for k in terms_had}  # nan: no such batch
                 for suite in suites:
                     row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}
                 if leads:
