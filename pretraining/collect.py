@@ -46,7 +46,7 @@ EXCLUDED = re.compile(
 SAME_SOURCE = re.compile(r"(abalone|car|ecoli|flare|kr-vs-k|led7digit|poker|segment|vehicle)[\d-]")
 LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS, MOST_COLUMNS = 300, 30_000, 4, 64
 LEAST_NORMAL, LEAST_ANOMALIES, LEAST_DISTINCT = 250, 20, 150
-KEPT_NORMAL, KEPT_ANOMALIES = 540, 80  # rows of a task
+KEPT_NORMAL, KEPT_ANOMALIES = 500, 80  # rows of a task
 TASKS, TRIALS = 3, 10  # of a table
 SEPARABLE, TRIVIAL = 0.7, 0.995  # AUROC
 

@@ -116,12 +116,31 @@ def test_only_tables_that_fit_are_drawn():
 @pytest.mark.parametrize("least", [1, 2, 3, 4, 9])
 def test_shapes_shrink_until_so_many_tables_fit(least):
     tables = LabelledTables(TABLES)
-    for rows, columns in ((20, 3), (60, 5), (500, 64)):
+    for rows, columns in ((20, 3), (60, 5), (500, 16), (500, 64)):
         n, d = tables.fitted(rows, columns, least)
         assert n <= rows and d <= columns
         assert tables.allows(n, d).sum() >= min(least, 4)
         if tables.allows(rows, columns).sum() >= min(least, 4):
             assert (n, d) == (rows, columns)
+
+
+def test_tables_may_be_widened_by_columns_made_of_their_own():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=(200, 17)) * 10.0 ** rng.integers(-3, 4, 17) + 5
+    tables = LabelledTables({"t": (normal, normal[:40] * 2)})
+    assert not tables.allows(100, 21).any()
+    tasks = tables.draw(3, 100, 40, 20, torch.Generator().manual_seed(0), dirty=False)
+    for rows in torch.cat([tasks.context, tasks.query[:, :30]], 1).double():
+        known = {tuple(np.sort(np.abs(row))) for row in normal.astype(np.float32)}
+        assert all(tuple(np.sort(np.abs(row[:17].float().numpy()))) in known for row in rows)
+        own = torch.cat([rows[:, :17], torch.ones(len(rows), 1)], 1)
+        own[:, :17] = (own[:, :17] - own[:, :17].mean(0)) / own[:, :17].std(0)
+        for column in rows[:, 17:].T:
+            weights = torch.linalg.lstsq(own, column[:, None]).solution[:, 0]
+            two = weights[:17].abs().sort(descending=True).values
+            assert two[0] > 0.3 and two[2] < 0.2  # of two columns, or one, and noise
+            rest = (column - own @ weights).std()
+            assert 0 < rest < 0.4
 
 
 def test_equal_seeds_draw_equal_tasks():

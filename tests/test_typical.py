@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tabiced import ICED
+from tabiced.bench.ours import bare_network
 from tabiced.evaluation import RealSuite
 from tabiced.half import halved
 from tabiced.labelled import LabelledTables, is_held_out, normal_queries, write_collection
@@ -63,6 +64,15 @@ def test_scores_are_by_this_head_and_log_densities_are_not(network):
     assert not np.allclose(model.score_samples(query), other.score_samples(query), atol=1e-3)
     rows = np.r_[query, X[:5]]
     np.testing.assert_array_equal(model.log_density(rows), other.log_density(rows))
+
+
+def test_the_bare_network_ranks_by_this_head_and_estimates_by_the_other(network):
+    rows = mixed_table(rows=80)[1].numpy()
+    method, context = bare_network(network), network.read(torch.from_numpy(rows[None, :60]).float())
+    judged = network.judge(context, torch.from_numpy(rows[None, 60:]).float())[0].numpy()
+    np.testing.assert_allclose(method.score(rows[:60], rows[60:], 0), judged[:, 2], atol=1e-5)
+    nats = method.log_density(rows[:60], rows[60:], 0)
+    assert np.corrcoef(nats, judged[:, 0])[0, 1] > 0.9999
 
 
 def test_the_head_is_kept_with_the_weights(network, tmp_path):

@@ -36,7 +36,7 @@ class Stage:
 
 
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
-LABELLED = Stage((3, 64), (100, 500), 128)  # of real tables; few are longer or wider
+LABELLED = Stage((3, 100), (100, 460), 128)  # of real tables; few are longer
 LEAST_TABLES = 20  # real tables that a shape must fit
 SMALL_CELLS = 5000  # cells of a small context
 

@@ -29,6 +29,8 @@ LEAST_NORMAL = 32  # different normal rows that must be left for the queries
 DIRTY, MOST_DIRTY = 0.6, 0.3  # share of contexts with anomalies, and how many these have at most
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
+OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
+MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
 HELD_OUT = 5  # one table in so many is kept for measuring
 
 Labelled = Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -111,14 +113,20 @@ class LabelledTables:
         self.share = torch.tensor([1 / of_table.count(t) for t in of_table], device=self.device)
 
     def allows(self, context_rows: int, columns: int) -> Tensor:
-        """Tell which tables are long and wide enough."""
-        return (self.width >= columns) & (self.normal >= context_rows + LEAST_NORMAL)
+        """Tell which tables are long and wide enough.
+
+        Tables of many columns are rare, and their columns hang together: beyond `OWN` of its own, a
+        table may be given columns that are made of these.
+        """
+        own = min(columns, OWN + math.ceil(OWN_BEYOND * (columns - OWN)))
+        return (self.width >= own) & (self.normal >= context_rows + LEAST_NORMAL)
 
     def fitted(self, context_rows: int, columns: int, least: int) -> tuple[int, int]:
-        """Return rows and columns, fewer where not at least so many tables (or all) have these."""
+        """Return rows and columns, fewer where not at least so many tables (or all) allow these."""
         least = min(least, len(self.width))
-        columns = min(columns, int(self.width.sort(descending=True).values[least - 1]))
-        long = self.normal[self.width >= columns].sort(descending=True).values[least - 1]
+        while columns > 1 and self.allows(0, columns).sum() < least:
+            columns -= 1
+        long = self.normal[self.allows(0, columns)].sort(descending=True).values[least - 1]
         return min(context_rows, int(long) - LEAST_NORMAL), columns
 
     def draw(
@@ -139,28 +147,29 @@ class LabelledTables:
             )
         chosen = torch.multinomial(self.share * allowed, tables, True, generator=generator)
         draw = _Draw(self, chosen, generator)
-        shown = draw.order(self.width)[:, :columns]  # B d
+        shown = draw.columns(columns)
         normal = draw.order(self.normal)
         left = (self.normal[chosen] - context_rows)[:, None]
         place = torch.arange(normal_queries(query_rows), device=self.device)
-        context = draw.rows(normal[:, :context_rows], shown)
-        queries = draw.rows(normal.gather(1, context_rows + place % left), shown)
+        asked = normal.gather(1, context_rows + place % left)
 
         anomalous = draw.alike(draw.order(self.anomalies), shown)
         # Of neighbouring places one goes to the queries, the other may go to the context.
         half = (self.anomalies[chosen] // 2).clamp_min(1)[:, None]
         place = torch.arange(query_rows - len(place), device=self.device)
-        found = draw.rows(anomalous.gather(1, 2 * (place % half)), shown)
+        found = anomalous.gather(1, 2 * (place % half))
         place = torch.arange(context_rows, device=self.device)
         few = torch.where(draw.chance(AGAIN), half.float() ** draw.uniform(), half).long()
         index = (2 * (place % few) + 1).clamp_max(self.anomalies[chosen, None] - 1)
-        inside = draw.rows(anomalous.gather(1, index), shown)
+        inside = anomalous.gather(1, index)
         rate = MOST_DIRTY * draw.uniform().square()  # mostly few
         rate = rate * (draw.chance(DIRTY) if dirty is None else dirty)
         most = torch.where(self.anomalies[chosen, None] > 1, rate * context_rows, 0.0)
-        context = torch.where((place < most)[..., None], inside, context)
+        context = torch.where(place < most, inside, normal[:, :context_rows])
 
-        return Tasks(context, torch.cat([queries, found], 1))
+        rows = draw.rows(torch.cat([context, asked, found], 1), shown)
+        rows = draw.widened(rows, context_rows)
+        return Tasks(rows[:, :context_rows], rows[:, context_rows:])
 
 
 class _Draw:
@@ -184,6 +193,11 @@ class _Draw:
         keys = self.uniform(most)
         return keys.masked_fill(torch.arange(most, device=keys.device) >= own, 2.0).argsort(1)
 
+    def columns(self, count: int) -> Tensor:
+        """Choose columns (B, count) of each table; where it has fewer, the first come again."""
+        place = torch.arange(count, device=self.tables.device)
+        return self.order(self.tables.width).gather(1, place % self.tables.width[self.chosen, None])
+
     def rows(self, index: Tensor, columns: Tensor) -> Tensor:
         """Return cells (B, N, d) of rows (B, N) in columns (B, d)."""
         tables, one = self.tables, (-1, 1, 1)
@@ -202,3 +216,19 @@ class _Draw:
         gaps = ((cells - cells[:, :1]) / spread).abs().mean(-1)
         near = gaps.masked_fill(~known, torch.inf).argsort(1)
         return torch.where(self.chance(ALIKE), row.gather(1, near), row)
+
+    def widened(self, rows: Tensor, context_rows: int) -> Tensor:
+        """Turn columns that come again into sums of two columns with noise, on one scale."""
+        d, device = rows.shape[2], rows.device
+        own = self.tables.width[self.chosen, None]
+        made = torch.arange(d, device=device) >= own  # B d
+        if not made.any():
+            return rows
+        context = rows[:, :context_rows]
+        z = (rows - context.mean(1, keepdim=True)) / context.std(1, keepdim=True).clamp_min(1e-6)
+        other = (self.uniform(d) * own.clamp_max(d)).long()
+        angle = 2 * math.pi * self.uniform(1, d)
+        noise = torch.randn(z.shape, device=device, generator=self.generator)
+        mixed = angle.cos() * z + angle.sin() * z.gather(2, other[:, None].expand_as(z))
+        mixed = mixed + MOST_NOISE * self.uniform(1, d) * noise
+        return torch.where(made[:, None], mixed, rows)

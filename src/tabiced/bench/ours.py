@@ -4,15 +4,13 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from tabiced.bench.methods import Method
-
-if TYPE_CHECKING:
-    from tabiced.model import Network
+from tabiced.model import JUDGEMENTS, Network
 
 QUERY_CHUNK = 4096  # rows scored at once by the bare network
 
@@ -67,7 +65,7 @@ def estimator(
 
 
 def bare_network(
-    network: "Network | None" = None,
+    network: Network | None = None,
     weights: Path | str | None = None,
     device: str = "cpu",
 ) -> Method:
@@ -84,21 +82,21 @@ def bare_network(
     model = network.to(device)
 
     @torch.no_grad()
-    def energies(context: np.ndarray, query: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    def judge(context: np.ndarray, query: np.ndarray, by: str) -> tuple[torch.Tensor, torch.Tensor]:
         if context.shape[1] > model.config.max_columns:
             raise ValueError(f"the bare network takes {model.config.max_columns} columns at most")
-        read = model.read(_batch(context, device))
+        read, place = model.read(_batch(context, device)), JUDGEMENTS.index(by)
         parts = [
-            model.energy(read, _batch(query[i : i + QUERY_CHUNK], device))[0]
+            model.judge(read, _batch(query[i : i + QUERY_CHUNK], device))[0, :, place]
             for i in range(0, len(query), QUERY_CHUNK)
         ]
         return torch.cat(parts).double(), read.percentiles[0].double()
 
     def score(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
-        return energies(context, query)[0].cpu().numpy()
+        return judge(context, query, "typical")[0].cpu().numpy()
 
     def log_density(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
-        energy, (low, high) = energies(context, query)
+        energy, (low, high) = judge(context, query, "energy")
         return (low + (energy + 1) / 2 * (high - low)).cpu().numpy()
 
     return Method("network", score, log_density, weights=identity)
