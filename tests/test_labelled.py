@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tabiced import labelled
 from tabiced.labelled import (
     LEAST_NORMAL,
     MOST_DIRTY,
@@ -16,6 +17,12 @@ from tabiced.labelled import (
 from tabiced.loss import LossConfig, typical_loss
 
 COLUMNS, ROWS = 16, 1024  # of the numbering
+
+
+@pytest.fixture(autouse=True)
+def unmoved(monkeypatch):
+    """Leave rows as they are, so that they can be traced."""
+    monkeypatch.setattr(labelled, "GATHERED", 0.0)
 
 
 def numbered(table, normal, anomalies, width):
@@ -96,6 +103,30 @@ def test_anomalies_may_be_those_alike():
     drawn = tables.draw(300, 50, 40, 3, torch.Generator().manual_seed(0)).query[:, -10:, 0]
     reach = drawn.amax(1) - drawn.amin(1)
     assert 0.15 < (reach < 60).float().mean() < 0.45
+
+
+def test_anomalies_may_be_moved_away_and_together(monkeypatch):
+    draw = np.random.default_rng(0)
+    normal, anomalies = draw.normal(size=(300, 5)), draw.normal(size=(80, 5))
+    whole = draw.integers(0, 9, (380, 1))  # a column of whole numbers stays one
+    both = np.concatenate([np.concatenate([normal, anomalies]), whole], 1)
+    tables = LabelledTables({"t": (both[:300], both[300:])})
+
+    def drawn(share):
+        monkeypatch.setattr(labelled, "GATHERED", share)
+        tasks = tables.draw(400, 100, 80, 6, torch.Generator().manual_seed(0), dirty=True)
+        found, others = tasks.query[:, 60:], torch.cat([tasks.context, tasks.query[:, :60]], 1)
+        return found, others
+
+    (plain, before), (moved, after) = drawn(0.0), drawn(1.0)
+    assert torch.equal(before[:, 100:], after[:, 100:])  # normal queries
+    changed = (before != after).any(-1)[:, :100].float().mean(1)
+    assert (changed < MOST_DIRTY + 0.01).all() and (changed > 0).any()
+    away = (moved.mean(1) - plain.mean(1)).abs().amax(-1)
+    assert (away > 0.3).float().mean() > 0.85  # in the others, no column was chosen
+    assert (moved.std(1).amin(-1) < 0.5 * plain.std(1).amin(-1)).float().mean() > 0.4
+    integer = (moved == moved.round()).all(1)
+    assert (integer.sum(-1) == 1).all()
 
 
 def test_only_tables_that_fit_are_drawn():

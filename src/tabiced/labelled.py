@@ -29,6 +29,7 @@ LEAST_NORMAL = 32  # different normal rows that must be left for the queries
 DIRTY, MOST_DIRTY = 0.6, 0.3  # share of contexts with anomalies, and how many these have at most
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
+GATHERED = 0.15  # share of tasks whose anomalies are moved away and together
 OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
 MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
 HELD_OUT = 5  # one table in so many is kept for measuring
@@ -167,7 +168,9 @@ class LabelledTables:
         most = torch.where(self.anomalies[chosen, None] > 1, rate * context_rows, 0.0)
         context = torch.where(place < most, inside, normal[:, :context_rows])
 
-        rows = draw.rows(torch.cat([context, asked, found], 1), shown)
+        index = torch.cat([context, asked, found], 1)
+        rows = draw.rows(index, shown)
+        rows = draw.gathered(rows, index >= self.normal[chosen, None])
         rows = draw.widened(rows, context_rows)
         return Tasks(rows[:, :context_rows], rows[:, context_rows:])
 
@@ -216,6 +219,28 @@ class _Draw:
         gaps = ((cells - cells[:, :1]) / spread).abs().mean(-1)
         near = gaps.masked_fill(~known, torch.inf).argsort(1)
         return torch.where(self.chance(ALIKE), row.gather(1, near), row)
+
+    def gathered(self, rows: Tensor, anomalous: Tensor) -> Tensor:
+        """Move anomalies (B, N) of some tables in some columns off to a place, often a tight one.
+
+        Where real anomalies are in the context already, they are often alike and far from all
+        others; among the classes of a table few are.
+        """
+        d = rows.shape[2]
+        out = anomalous[..., None]
+        normal, count = ~out, (~out).sum(1, keepdim=True)
+        middle = (rows * normal).sum(1, keepdim=True) / count
+        spread = (((rows - middle) * normal).square().sum(1, keepdim=True) / count).sqrt()
+        centre = (rows * out).sum(1, keepdim=True) / out.sum(1, keepdim=True).clamp_min(1)
+        some = self.uniform(1, d) < self.uniform(1, 1).clamp_min(0.2)
+        side = torch.where(self.uniform(1, d) < 0.5, -1.0, 1.0)
+        away = side * torch.exp2(4 * self.uniform(1, 1) - 1)  # half a deviation to eight
+        tight = torch.exp2(-5 * self.uniform(1, 1))
+        moved = centre + tight * (rows - centre) + away * spread
+        whole = (rows == rows.round()).all(1, keepdim=True)
+        moved = torch.where(whole, moved.round(), moved)
+        chosen = self.chance(GATHERED)[..., None] & out & some
+        return torch.where(chosen, moved, rows)
 
     def widened(self, rows: Tensor, context_rows: int) -> Tensor:
         """Turn columns that come again into sums of two columns with noise, on one scale."""
