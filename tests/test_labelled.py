@@ -1,5 +1,7 @@
 """Tasks from labelled real tables: every cell can be traced back to its table, row and column."""
 
+import lzma
+
 import numpy as np
 import pytest
 import torch
@@ -114,7 +116,7 @@ def test_anomalies_may_be_moved_away_and_together(monkeypatch):
 
     def drawn(share):
         monkeypatch.setattr(labelled, "GATHERED", share)
-        tasks = tables.draw(400, 100, 80, 6, torch.Generator().manual_seed(0), dirty=True)
+        tasks = tables.draw(400, 100, 80, 6, torch.Generator().manual_seed(0))
         found, others = tasks.query[:, 60:], torch.cat([tasks.context, tasks.query[:, :60]], 1)
         return found, others
 
@@ -189,6 +191,14 @@ def test_collections_are_read_as_they_were_written(tmp_path):
         for a, b in zip(pair, found[name], strict=True):
             np.testing.assert_array_equal(a, b)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("content", [b"hello", lzma.compress(b"hello"), b""])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "tables.npz.xz"
+    path.write_bytes(content)
+    with pytest.raises(OSError, match=r"tables\.npz\.xz is no collection of tables"):
+        read_collection(path)
 
 
 def test_tasks_of_one_table_are_held_out_together():

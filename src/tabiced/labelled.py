@@ -52,9 +52,14 @@ def write_collection(path: str | os.PathLike[str], tables: Labelled) -> None:
 
 def read_collection(path: str | os.PathLike[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read what `write_collection` wrote."""
-    with lzma.open(path) as file:
-        stored = np.load(io.BytesIO(file.read()))
-    names, sizes, cells = stored["names"], stored["sizes"], stored["cells"]
+    try:
+        with lzma.open(path) as file:
+            stored = np.load(io.BytesIO(file.read()))
+        names, sizes, cells = stored["names"], stored["sizes"], stored["cells"]
+    except (lzma.LZMAError, EOFError, KeyError, ValueError) as error:
+        raise OSError(
+            f"{os.fspath(path)} is no collection of tables, as pretraining/collect.py makes them."
+        ) from error
     ends = np.cumsum((sizes[:, 0] + sizes[:, 1]) * sizes[:, 2])
     found = {}
     parts = np.split(cells, ends[:-1])
@@ -139,7 +144,11 @@ class LabelledTables:
         generator: torch.Generator,
         dirty: bool | None = None,
     ) -> Tasks:
-        """Draw tasks; `dirty`: whether contexts have anomalies, if that is not left to chance."""
+        """Draw tasks.
+
+        `dirty`: whether contexts have anomalies. If that is not left to chance, tasks are drawn for
+        measuring, and rows are as they are.
+        """
         allowed = self.allows(context_rows, columns)
         if not allowed.any():
             raise ValueError(
@@ -170,7 +179,8 @@ class LabelledTables:
 
         index = torch.cat([context, asked, found], 1)
         rows = draw.rows(index, shown)
-        rows = draw.gathered(rows, index >= self.normal[chosen, None])
+        if dirty is None:
+            rows = draw.gathered(rows, index >= self.normal[chosen, None])
         rows = draw.widened(rows, context_rows)
         return Tasks(rows[:, :context_rows], rows[:, context_rows:])
 

@@ -278,8 +278,8 @@ class Trainer:
                     "rate": round(self.rate_factor(), 4),
                 }
                 means = dict(zip(TERMS, (sums / counts).tolist(), strict=True))
-                terms_had = [k for k in TERMS if self.real or k not in ("typical", "scale")]
-                row |= {k: round(means[k], 4) for k in terms_had}  # nan: no such batch
+                told = [k for k in TERMS if self.real or k not in ("typical", "scale")]
+                row |= {k: round(means[k], 4) for k in told}  # nan: no such batch
                 for suite in suites:
                     row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}
                 if leads:
