@@ -1,16 +1,12 @@
 """How real tables become tasks (pretraining/collect.py), on tables made here."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-PATH = Path(__file__).parents[1] / "pretraining" / "collect.py"
-spec = importlib.util.spec_from_file_location("collect", PATH)
-collect = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(collect)
+from tests_support import pretraining_script
+
+collect = pretraining_script("collect")
 
 
 @pytest.fixture

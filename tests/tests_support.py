@@ -1,6 +1,9 @@
 """What several test files share."""
 
 import dataclasses
+import importlib.util
+from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -28,3 +31,12 @@ def mixed_table(seed: int = 0, rows: int = 60) -> torch.Tensor:
     x[..., 3] = (2 * x[..., 3]).round()
     x[0, :7, 4] = torch.nan
     return x
+
+
+def pretraining_script(name: str) -> ModuleType:
+    """Return a script of the folder `pretraining` as a module."""
+    path = Path(__file__).parents[1] / "pretraining" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

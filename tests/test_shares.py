@@ -1,0 +1,76 @@
+"""Choosing what a score is made of (pretraining/shares.py)."""
+
+import numpy as np
+import pytest
+
+from tabiced.bench.metrics import auroc
+from tabiced.bench.tasks import Data
+from tabiced.labelled import normal_queries, write_collection
+from tabiced.scoring import Scoring
+from tabiced.weights import load_network
+from tests_support import pretraining_script
+
+shares = pretraining_script("shares")
+NAMES = list(Scoring().shares)
+
+
+def parts(table, setting, seed):
+    draw = np.random.default_rng(seed)
+    values = {name: draw.normal(size=50) for name in NAMES}
+    return shares.Parts(table, setting, values, draw.normal(size=50), draw.random(50) < 0.3)
+
+
+def test_the_shipped_card_is_tried_first_and_shares_add_up():
+    tried = shares.mixtures(40)
+    assert len(tried) == 40
+    assert tried[0] == load_network(None).scoring
+    assert all(sum(s.shares.values()) == pytest.approx(1) for s in tried)
+    assert len({s.sharpness for s in tried}) == 4
+    assert {s.rows for s in tried} == {tried[0].rows}
+
+
+def test_every_table_counts_once():
+    found = [parts("a", s, 2 * i + j) for i in range(2) for j, s in enumerate(shares.SETTINGS)]
+    found += [parts("b", s, 9 + j) for j, s in enumerate(shares.SETTINGS)]
+    tried = shares.mixtures(3)
+    by = shares.measure(found, tried, jobs=1)
+    clean = [p for p in found if p.setting == "clean"]
+    for place, scoring in enumerate(tried):
+        each = [p.auroc(scoring) for p in clean]
+        told = [np.mean(each[:2]), each[2]]
+        np.testing.assert_allclose(by["clean"][:, place], told)
+    only = Scoring().with_shares({"tails": 1.0})
+    task = found[0]
+    assert task.auroc(only) == pytest.approx(100 * auroc(task.anomalous, task.parts["tails"]))
+
+
+def test_parts_are_stored_once_and_found_again(tmp_path):
+    draw = np.random.default_rng(0)
+    X, query = draw.normal(size=(80, 3)), draw.normal(size=(20, 3)) * 2
+    data = Data(X, query, np.arange(20) >= 15)
+    shares.store(tmp_path, "pack/table#1", "clean", data, None)
+    (path,) = tmp_path.iterdir()
+    before = path.read_bytes()
+    shares.store(tmp_path, "pack/table#1", "clean", data, None)
+    assert path.read_bytes() == before
+    (found,) = shares.stored(tmp_path)
+    assert (found.table, found.setting) == ("pack~table", "clean")
+    assert sorted(found.parts) == sorted(NAMES)
+    from tabiced import ICED
+
+    card = load_network(None).scoring
+    score = ICED(random_state=0).fit(X).score_samples(query)
+    assert found.auroc(card) == pytest.approx(100 * auroc(data.anomalous, score))
+
+
+def test_tasks_of_a_collection_are_those_of_held_out_tables(tmp_path):
+    draw = np.random.default_rng(0)
+    tables = {f"t{i}": (draw.normal(size=(90, 4)), 5 + draw.normal(size=(9, 4))) for i in range(9)}
+    write_collection(tmp_path / "tables.npz.xz", tables)
+    found = list(shares.held_out_tasks(tmp_path / "tables.npz.xz"))
+    held_out = [name for name in tables if shares.is_held_out(name)]
+    assert held_out and [name for name, *_ in found] == [n for n in held_out for _ in range(2)]
+    for _, setting, data in found:
+        assert data.anomalous.sum() == shares.QUERIES - normal_queries(shares.QUERIES)
+        assert (data.query[data.anomalous] > 1).all()
+        assert (data.context.min(1) > 2).any() == (setting == "contaminated")
