@@ -89,9 +89,11 @@ def plain_blocks(network: Network) -> Iterator[None]:
     """Evaluate as it is trained, in bfloat16 on a GPU, but not compiled once more for it."""
     kept, network.operations = network.operations, Operations()
     device = network.codes.device.type
-    with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-        yield
-    network.operations = kept
+    try:
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            yield
+    finally:
+        network.operations = kept
 
 
 REAL_SHAPES = ((120, 4), (300, 7), (300, 12), (500, 20))  # context rows, columns
