@@ -48,11 +48,13 @@ def test_parts_are_stored_once_and_found_again(tmp_path):
     draw = np.random.default_rng(0)
     X, query = draw.normal(size=(80, 3)), draw.normal(size=(20, 3)) * 2
     data = Data(X, query, np.arange(20) >= 15)
+    before = load_network(None).scoring
     shares.store(tmp_path, "pack/table#1", "clean", data, None)
+    assert load_network(None).scoring == before  # which others use, too
     (path,) = tmp_path.iterdir()
-    before = path.read_bytes()
+    content = path.read_bytes()
     shares.store(tmp_path, "pack/table#1", "clean", data, None)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content
     (found,) = shares.stored(tmp_path)
     assert (found.table, found.setting) == ("pack~table", "clean")
     assert sorted(found.parts) == sorted(NAMES)

@@ -19,6 +19,7 @@ from tabiced.bench.macrodata import KEY as TASK_KEY
 from tabiced.bench.metrics import auroc, average_precision
 from tabiced.bench.results import Results
 from tabiced.bench.tasks import METHOD_KEY, Data, Task
+from tabiced.contexts import Weights
 from tabiced.scoring import Scoring
 
 KEY = (*(name for name in TASK_KEY if name not in METHOD_KEY), "variant", "weights")
@@ -69,21 +70,35 @@ def open_results(path: str | os.PathLike[str]) -> Results:
     return Results(path, KEY, VALUES)
 
 
-def scores(
-    data: Data, seed: int, weights: str | None = None, device: str = "cpu"
-) -> dict[str, np.ndarray]:
-    """Return the queries' scores by every variant that the weights' scoring allows."""
+def read_parts(
+    data: Data, seed: int, weights: Weights = None, device: str = "cpu"
+) -> tuple[Scoring, dict[str, np.ndarray], np.ndarray] | None:
+    """Return the weights' scoring, the parts of the queries' scores, and what copies add to them.
+
+    None for a table without any column that varies.
+    """
     from tabiced.estimator import ICED
     from tabiced.table import read_table
 
     model = ICED(random_state=seed, weights=weights, device=device).fit(data.context)
     table, reference = read_table(data.query), model.reference_
     if reference is None:
+        return None
+    encoded, strange = model.plan_.encode(table), model.plan_.strange(table)
+    return (reference.scoring, *reference.parts(encoded, strange))
+
+
+def scores(
+    data: Data, seed: int, weights: Weights = None, device: str = "cpu"
+) -> dict[str, np.ndarray]:
+    """Return the queries' scores by every variant that the weights' scoring allows."""
+    read = read_parts(data, seed, weights, device)
+    if read is None:
         return dict.fromkeys(VARIANTS, np.zeros(len(data.query)))
-    parts, gain = reference.parts(model.plan_.encode(table), model.plan_.strange(table))
+    shipped, parts, gain = read
     found = {}
     for name, variant in VARIANTS.items():
-        scoring = variant.changed(reference.scoring)
+        scoring = variant.changed(shipped)
         if scoring and all(part in parts for part, share in scoring.shares.items() if share > 0):
             found[name] = scoring.blend(parts) + (gain if scoring.repeats else 0.0)
     return found
