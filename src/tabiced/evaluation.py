@@ -96,7 +96,8 @@ def plain_blocks(network: Network) -> Iterator[None]:
         network.operations = kept
 
 
-REAL_SHAPES = ((120, 4), (300, 7), (300, 12), (500, 20))  # context rows, columns
+REAL_SHAPES = ((120, 4), (300, 7), (300, 12), (400, 20))  # context rows, columns
+REAL_TABLES = 10  # that a shape must fit, or it is made smaller
 
 
 class RealSuite:
@@ -106,10 +107,9 @@ class RealSuite:
         generator = torch.Generator(tables.device).manual_seed(20_002)
         self.normal = normal_queries(queries)
         self.parts: dict[str, list[tuple[Rows, Rows, Tensor]]] = {}
-        for rows, columns in REAL_SHAPES:
+        for shape in REAL_SHAPES:
+            rows, columns = tables.fitted(*shape, REAL_TABLES)
             for name, dirty in (("real_clean", False), ("real_contaminated", True)):
-                if not tables.allows(rows, columns).any():
-                    continue
                 drawn = tables.draw(each, rows, queries, columns, generator, dirty)
                 description = network.describe(drawn.context)
                 with torch.no_grad():
