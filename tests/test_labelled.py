@@ -201,10 +201,11 @@ def test_other_files_are_refused(tmp_path, content):
         read_collection(path)
 
 
-def test_tasks_of_one_table_are_held_out_together():
-    names = [f"table {i}" for i in range(500)]
+def test_tasks_of_one_package_are_held_out_together():
+    names = [f"r-package{i}" for i in range(500)]
     held_out = [is_held_out(name) for name in names]
-    assert held_out == [is_held_out(f"{name}#3") for name in names]
+    for more in ("#3", "-table", "-other-table#1"):
+        assert held_out == [is_held_out(f"{name}{more}") for name in names]
     assert 0.15 < np.mean(held_out) < 0.25
 
 

@@ -32,10 +32,10 @@ AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and
 GATHERED = 0.15  # share of tasks whose anomalies are moved away and together
 OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
 MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
-HELD_OUT = 5  # one table in so many is kept for measuring
+HELD_OUT = 5  # one source in so many is kept for measuring
 
 Labelled = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Normal rows and anomalies (rows, columns) by name: `TABLE` or `TABLE#NUMBER`."""
+"""Normal rows and anomalies (rows, columns) by name: `SOURCE-PACKAGE-TABLE#NUMBER`, or less."""
 
 
 def write_collection(path: str | os.PathLike[str], tables: Labelled) -> None:
@@ -75,9 +75,12 @@ def normal_queries(query_rows: int) -> int:
 
 
 def is_held_out(name: str) -> bool:
-    """Tell whether a table is kept for measuring, with all its tasks."""
-    table = name.split("#")[0].encode()
-    return int(hashlib.md5(table, usedforsecurity=False).hexdigest(), 16) % HELD_OUT == 0
+    """Tell whether a table is kept for measuring, with all its tasks.
+
+    Tables of one package are kept together: some are parts of each other.
+    """
+    package = "-".join(name.split("#")[0].split("-")[:2]).encode()
+    return int(hashlib.md5(package, usedforsecurity=False).hexdigest(), 16) % HELD_OUT == 0
 
 
 @dataclass
