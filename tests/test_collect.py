@@ -1,5 +1,12 @@
 """How real tables become tasks (pretraining/collect.py), on tables made here."""
 
+import bz2
+import gzip
+import lzma
+import sys
+import zlib
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,18 +44,22 @@ def test_columns_that_tell_nothing_are_left_out(frame):
 
 
 def test_a_class_is_normal_or_all_but_a_tail():
+    def split(rule, label):
+        cells = np.c_[np.arange(len(label)), label]
+        return [set(part[:, 0].astype(int).tolist()) for part in rule.split(cells)]
+
     label = np.array([1.0, 1, 1, 2, 2, 3, np.nan])
-    (most, rest), (second, others) = collect.splits(label)
-    assert most.tolist() == [True] * 3 + [False] * 4
-    assert rest.tolist() == [False] * 3 + [True] * 3 + [False]
-    assert second.tolist() == [False] * 3 + [True] * 2 + [False] * 2
-    assert others.sum() == 4
+    most, second = collect.rules(1, label)
+    assert split(most, label) == [{0, 1, 2}, {3, 4, 5}]
+    assert split(second, label) == [{3, 4}, {0, 1, 2, 5}]
     measured = np.random.default_rng(0).permutation(1000.0 * np.arange(500))
-    (low, high), (upper, lower) = collect.splits(measured)
-    assert (low.sum(), high.sum(), upper.sum(), lower.sum()) == (400, 50, 400, 50)
-    assert measured[low].max() < measured[high].min()
-    assert measured[lower].max() < measured[upper].min()
-    assert not list(collect.splits(np.repeat(np.arange(20.0), 5)))  # neither few nor many
+    (low, high), (upper, lower) = (
+        [measured[list(part)] for part in split(rule, measured)]
+        for rule in collect.rules(1, measured)
+    )
+    assert [len(part) for part in (low, high, upper, lower)] == [400, 50, 400, 50]
+    assert low.max() < high.min() and lower.max() < upper.min()
+    assert not list(collect.rules(0, np.repeat(np.arange(20.0), 5)))  # neither few nor many
 
 
 def test_columns_are_known_in_any_unit():
@@ -63,14 +74,18 @@ def test_columns_are_known_in_any_unit():
 
 def test_tasks_hide_their_label_and_can_be_solved(frame):
     table = collect.read(frame)
-    found = collect.tasks("name", table)
+    cells, found = collect.tasks("name", table)
     again = collect.tasks("name", table)
-    assert 1 <= len(found) <= collect.TASKS
-    for (normal, anomalies), (same, _) in zip(found, again, strict=True):
-        np.testing.assert_array_equal(normal, same)
+    np.testing.assert_array_equal(cells, again[0])
+    assert found == again[1] and 1 <= len(found) <= collect.TASKS
+    whole = collect.coarse(np.stack(list(table.values()), 1))
+    assert sorted(cells.tolist()) == sorted(whole.tolist())
+    assert not np.array_equal(cells, whole)  # in another order
+    for rule in found:
+        normal, anomalies = rule.split(cells)
         assert normal.shape[1] == anomalies.shape[1] == 4  # all but the label
-        assert collect.LEAST_NORMAL <= len(normal) <= collect.KEPT_NORMAL
-        assert collect.LEAST_ANOMALIES <= len(anomalies) <= collect.KEPT_ANOMALIES
+        assert len(normal) >= collect.LEAST_NORMAL
+        assert len(anomalies) >= collect.LEAST_ANOMALIES
         assert collect.is_fair(normal, anomalies)
 
 
@@ -86,10 +101,60 @@ def test_tables_of_the_benchmarks_are_left_out(frame, monkeypatch, tmp_path):
     twin, third = frame.assign(other=frame["count"]), frame.sample(frac=0.9, random_state=0)
     third = third.assign(size=third["size"].round(1), weight=third["weight"].round(1))
     tables = [("a", frame), ("again", twin), ("b", third), ("short", frame[:200])]
-    monkeypatch.setattr(collect, "frames", lambda: iter(tables))
+    monkeypatch.setattr(collect, "frames", lambda library: iter(tables))
     assert list(collect.collect(set())) == ["a", "b"]
     np.savez(tmp_path / "1_known.npz", X=-3 * third[["size"]].to_numpy(), y=np.zeros(len(third)))
     assert list(collect.collect(collect.known_signatures(tmp_path))) == ["a"]
     for name in ("Glass", "page-blocks0", "wine", "spam7", "yeast4"):
         assert collect.EXCLUDED.search(name)
     assert not collect.EXCLUDED.search("winequality-red-4")
+    for name in ("r-VIM-bcancer", "pypi-teradataml-creditcard_data", "common-winequality_white"):
+        assert collect.LEFT_OUT.search(name)
+    assert not collect.LEFT_OUT.search("r-VIM-colic")
+
+
+@pytest.mark.parametrize(
+    "name, head, separator",
+    [
+        ("a.csv", "size;kind", ";"),
+        ("a.csv.gz", "size,kind", ","),
+        ("a.dat.txt", "size kind", "  "),
+        ("a.dat", "@relation x\n@attribute size real\n@data", ", "),
+    ],
+)
+def test_tables_are_read_with_any_separator(tmp_path, name, head, separator):
+    rows = [(0.5 * i, "common" if i % 3 else "?") for i in range(60)]
+    text = "\n".join([head, *(f"{size}{separator}{kind}" for size, kind in rows)])
+    content = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert collect.TABLE_FILE.search(name)
+    found = collect.read_file(tmp_path / name)
+    np.testing.assert_array_equal(found.iloc[:, 0], [size for size, _ in rows])
+    assert found.iloc[:, 1].isna().sum() == 20
+
+
+@pytest.mark.parametrize("kind", ["zlib", "bz2", "lzma"])
+def test_databases_of_r_are_read_by_their_index(tmp_path, monkeypatch, kind):
+    stored = b"serialized " * 50
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME}]
+    packed = {
+        "zlib": zlib.compress(stored),
+        "bz2": b"2" + bz2.compress(stored),
+        "lzma": b"Z" + lzma.compress(stored, lzma.FORMAT_RAW, filters=filters),
+    }[kind]
+    (tmp_path / "Rdata.rdb").write_bytes(b"before" + len(stored).to_bytes(4, "big") + packed)
+    index = {"variables": {"a": [6, 4 + len(packed)]}, "compressed": [1 if kind == "zlib" else 3]}
+    reader = SimpleNamespace(
+        conversion=SimpleNamespace(convert=lambda parsed: parsed),
+        parser=SimpleNamespace(parse_file=lambda path: index),
+    )
+    monkeypatch.setitem(sys.modules, "rdata", reader)
+    assert list(collect.r_objects(tmp_path / "Rdata.rdx")) == [("a", stored)]
+
+
+def test_numbers_are_rounded_little():
+    draw = np.random.default_rng(0)
+    cells = draw.normal(size=(50, 3)) * np.array([1e-6, 1, 1e20])
+    np.testing.assert_allclose(collect.coarse(cells), cells, rtol=2.0**-16)
+    whole = np.array([0.0, 1, -7, 2023, 65535])
+    np.testing.assert_array_equal(collect.coarse(whole), whole)

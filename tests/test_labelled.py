@@ -8,9 +8,12 @@ import torch
 
 from tabiced import labelled
 from tabiced.labelled import (
+    KEPT_ANOMALIES,
+    KEPT_NORMAL,
     LEAST_NORMAL,
     MOST_DIRTY,
     LabelledTables,
+    Rule,
     is_held_out,
     normal_queries,
     read_collection,
@@ -24,7 +27,8 @@ COLUMNS, ROWS = 16, 1024  # of the numbering
 @pytest.fixture(autouse=True)
 def unmoved(monkeypatch):
     """Leave rows as they are, so that they can be traced."""
-    monkeypatch.setattr(labelled, "GATHERED", 0.0)
+    for share in ("GATHERED", "REPEATED", "JOINED", "BENT"):
+        monkeypatch.setattr(labelled, share, 0.0)
 
 
 def numbered(table, normal, anomalies, width):
@@ -182,15 +186,86 @@ def test_equal_seeds_draw_equal_tasks():
     assert not torch.equal(a.context, c.context)
 
 
+def test_rules_split_tables():
+    cells = np.arange(40.0).reshape(10, 4)  # the first column is 0, 4, ... 36
+    cells[3, 2] = np.nan
+    cells[:, 3] = 7.0
+    normal, anomalies = Rule(0, (-np.inf, 20.0), (-np.inf, 28.0)).split(cells)
+    np.testing.assert_array_equal(normal, cells[[0, 1, 2, 4, 5], 1:3])  # no gap, no constant
+    np.testing.assert_array_equal(anomalies, cells[8:, 1:3])
+    normal, anomalies = Rule(0, (8.0, 8.0), (8.0, 8.0)).split(np.repeat(cells[:3], 2, 0))
+    assert normal.shape == (2, 0) and len(anomalies) == 4
+    cells[0, 0] = np.nan  # belongs to nobody
+    normal, anomalies = Rule(0, (16.0, np.inf), (16.0, np.inf)).split(cells)
+    assert len(normal) == 6 and len(anomalies) == 2
+    long = np.random.default_rng(0).normal(size=(5000, 3))
+    normal, anomalies = Rule(2, (-np.inf, 0.0), (-np.inf, 0.0)).split(long)
+    assert (len(normal), len(anomalies)) == (KEPT_NORMAL, KEPT_ANOMALIES)
+
+
 def test_collections_are_read_as_they_were_written(tmp_path):
-    path = tmp_path / "tables.npz.xz"
-    write_collection(path, TABLES)
+    path, draw = tmp_path / "tables.npz.xz", np.random.default_rng(0)
+    both = [Rule(1, (-np.inf, 0.5), (-np.inf, 1.0)), Rule(0, (-0.25, np.inf), (-0.5, np.inf))]
+    tables = {
+        "a-b-c": (draw.normal(size=(90, 4)).astype(np.float32), both),
+        "d": (draw.integers(0, 3, (70, 6)).astype(np.float32), [Rule(5, (1, 1), (1, 1))]),
+    }
+    write_collection(path, tables)
     found = read_collection(path)
-    assert list(found) == list(TABLES)
-    for name, pair in TABLES.items():
-        for a, b in zip(pair, found[name], strict=True):
+    assert list(found) == ["a-b-c#0", "a-b-c#1", "d#0"]
+    for name, pair in found.items():
+        cells, rules = tables[name[:-2]]
+        for a, b in zip(pair, rules[int(name[-1])].split(cells), strict=True):
             np.testing.assert_array_equal(a, b)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_rows_may_come_again_among_context_and_queries(monkeypatch):
+    monkeypatch.setattr(labelled, "REPEATED", 1.0)
+    tasks = draw(200)
+    table, row, _ = origin(torch.cat([tasks.context, tasks.query], 1))
+    assert (table == table[:, :1, :1]).all() and (row == row[..., :1]).all()
+    row, normal = row[..., 0], torch.tensor([s[0] for s in SIZES.values()])[table[:, 0, :1]]
+    first = 40 + normal_queries(30)
+    assert (row[:, 40:first] < normal).all() and (row[:, first:] >= normal).all()
+    known = (row[:, 40:, None] == row[:, None, :40]).any(2).float()
+    assert known[:, : first - 40].mean() > 0.2  # normal rows that the context has
+    dirty = (row[:, :40] >= normal).any(1)
+    assert known[dirty, first - 40 :].mean() > 0.1 and not known[~dirty, first - 40 :].any()
+    distinct = torch.tensor([len(set(rows)) for rows in row[:, :40].tolist()])
+    assert distinct.min() < 10 and distinct.max() > 20
+
+
+def test_columns_of_two_tables_may_be_joined(monkeypatch):
+    monkeypatch.setattr(labelled, "JOINED", 1.0)
+    tasks = draw(200)
+    table, row, column = origin(torch.cat([tasks.context, tasks.query], 1))
+    assert (table == table[:, :1]).all() and (column == column[:, :1]).all()
+    assert (table.amin(2) != table.amax(2)).any(1).float().mean() > 0.3
+    normal = torch.tensor([s[0] for s in SIZES.values()])[table]
+    first = 40 + normal_queries(30)
+    assert (row[:, 40:first] < normal[:, 40:first]).all()
+    out = row[:, first:] >= normal[:, first:]
+    assert out[..., 0].all()  # anomalies of the first table
+    foreign = (table != table[..., :1])[:, first:]
+    assert 0.2 < out[foreign].float().mean() < 0.8  # and, of some tables, of the other
+
+
+def test_columns_may_be_bent_and_turned_over(monkeypatch):
+    monkeypatch.setattr(labelled, "BENT", 1.0)
+    plain, bent = (draw(100, seed=5) for _ in range(2))
+    assert torch.equal(plain.context, bent.context)
+    rows = torch.cat([bent.context, bent.query], 1)
+    assert rows.isfinite().all()
+    as_is = (rows == rows.round()).all(1).float().mean()
+    assert 0.2 < as_is < 0.4
+    monkeypatch.setattr(labelled, "BENT", 0.0)
+    straight = draw(100, seed=5)
+    before = torch.cat([straight.context, straight.query], 1)
+    order = before.argsort(1)
+    steps = rows.gather(1, order).diff(dim=1)
+    up, down = (steps >= 0).all(1), (steps <= 0).all(1)
+    assert (up | down).all() and 0.5 < up.float().mean() < 0.8
 
 
 @pytest.mark.parametrize("content", [b"hello", lzma.compress(b"hello"), b""])

@@ -1,6 +1,5 @@
 """What several test files share."""
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -10,10 +9,10 @@ import torch
 from tabiced.model import Network, NetworkConfig
 
 
-def random_network(seed: int = 0, typical: bool = False) -> Network:
+def random_network(seed: int = 0) -> Network:
     """Return a tiny network whose every weight matters (a fresh one starts with silent layers)."""
     g = torch.Generator().manual_seed(seed)
-    network = Network(dataclasses.replace(NetworkConfig.tiny(), typical=typical)).eval()
+    network = Network(NetworkConfig.tiny()).eval()
     with torch.no_grad():
         for p in network.parameters():
             p.copy_(

@@ -42,7 +42,8 @@ def _loaded(path: str | None, device: str) -> Network:
 
 @lru_cache(maxsize=1)
 def _loaded_light(path: str | None) -> Network:
-    return halved(_loaded(path, "cpu"))
+    network = _loaded(path, "cpu")
+    return halved(network.scorer or network)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Reader:
         self.verbose, self.label = False, "scoring"
 
     def __getstate__(self) -> dict[str, Any]:
-        found_again = ("network", "light_network")
+        found_again = ("network", "scoring_network")
         return {name: v for name, v in vars(self).items() if name not in found_again} | {"used": 0}
 
     @cached_property
@@ -120,12 +121,13 @@ class Reader:
         return network_on(self.weights, self.device)
 
     @cached_property
-    def light_network(self) -> Network:
-        """Return the network for scores: the same one, or in bfloat16 where that is faster."""
-        if not is_faster(self.network, self.device):
-            return self.network
+    def scoring_network(self) -> Network:
+        """Return the network for scores, if it has no other itself; in bfloat16 where faster."""
+        network = self.network.scorer or self.network
+        if not is_faster(network, self.device):
+            return network
         if isinstance(self.weights, Network):  # whose weights may change until the next time
-            return halved(self.network)
+            return halved(network)
         return _loaded_light(None if self.weights is None else os.fspath(self.weights))
 
     def admit(self, nbytes: int) -> bool:
@@ -142,14 +144,14 @@ class Reading:
     """
 
     def __init__(
-        self, reader: Reader, rows: np.ndarray, shown: int | None = None, light: bool = False
+        self, reader: Reader, rows: np.ndarray, shown: int | None = None, scores: bool = False
     ):
         """Take context rows (n, width); nothing is read before it is needed.
 
-        The layers of the network see only the first `shown` of them. `light`: for scores, which
-        `Reader.light_network` is exact enough for.
+        The layers of the network see only the first `shown` of them. `scores`: by
+        `Reader.scoring_network`, not for log-densities.
         """
-        self.reader, self.shown, self.light = reader, shown, light
+        self.reader, self.shown, self.scores = reader, shown, scores
         # The network compares rows with each other: a single one is shown twice.
         self.rows = rows if len(rows) > 1 else np.repeat(rows, 2, 0)
         self.kept: dict[int, Context] = {}
@@ -157,7 +159,7 @@ class Reading:
 
     @property
     def network(self) -> Network:
-        return self.reader.light_network if self.light else self.reader.network
+        return self.reader.scoring_network if self.scores else self.reader.network
 
     def contexts(self, keep: bool = True) -> Iterator[tuple[View, Context]]:
         """Yield every view with its context; `keep` those that fit for the next time."""

@@ -124,7 +124,7 @@ class RealSuite:
             for name, parts in self.parts.items():
                 found = []
                 for context, query, key in parts:
-                    typical = network.typical_all(context, query, network.column_names(key))
+                    typical = network.energy_all(context, query, network.column_names(key))
                     normal, anomalies = typical.split(
                         [self.normal, len(typical[0]) - self.normal], 1
                     )

@@ -2,7 +2,8 @@
 
 How dense real tables are nobody knows, but many have a column that tells classes apart. With one
 class taken for normal, rows of the others are anomalies of a kind that no prior makes up. Tasks
-are drawn anew every time: other columns, other rows, other anomalies among the context rows.
+are drawn anew every time: other columns, other rows, other anomalies among the context rows. There
+are few tables to learn from, so tasks also join columns of two, bend them and repeat rows.
 
 A collection is a file of such tables; `pretraining/collect.py` makes one.
 """
@@ -26,10 +27,15 @@ from tabiced.atomic import whole_file
 
 ANOMALIES = 0.25  # share of the queries
 LEAST_NORMAL = 32  # different normal rows that must be left for the queries
+KEPT_NORMAL, KEPT_ANOMALIES = 600, 100  # rows of a task that are read of its table
 DIRTY, MOST_DIRTY = 0.6, 0.3  # share of contexts with anomalies, and how many these have at most
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
 GATHERED = 0.15  # share of tasks whose anomalies are moved away and together
+REPEATED = 0.15  # share of tasks whose rows come again, among the context rows and the queries
+JOINED, MOST_JOINED = 0.5, 0.6  # share of tasks with columns of another table, and how many
+ALSO_THERE = 0.5  # share of these whose anomalies are anomalies of the other table, too
+BENT = 0.6  # share of tasks whose columns are bent and turned over
 OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
 MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
 HELD_OUT = 5  # one source in so many is kept for measuring
@@ -38,34 +44,74 @@ Labelled = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Normal rows and anomalies (rows, columns) by name: `SOURCE-PACKAGE-TABLE#NUMBER`, or less."""
 
 
-def write_collection(path: str | os.PathLike[str], tables: Labelled) -> None:
+@dataclass(frozen=True)
+class Rule:
+    """Which rows of a table are normal and which are anomalies, by a column that is taken away.
+
+    Values of normal rows lie in `normal`, those of anomalies outside of `usual`, ends included.
+    """
+
+    column: int
+    normal: tuple[float, float]
+    usual: tuple[float, float]
+
+    def split(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first normal rows and anomalies of a table (n, d) that have no gaps.
+
+        Columns in which these normal rows do not differ are left out.
+        """
+        label, shown = cells[:, self.column], np.delete(cells, self.column, 1)
+        complete = ~np.isnan(shown).any(1)
+        low, high = self.normal
+        normal = shown[complete & (label >= low) & (label <= high)][:KEPT_NORMAL]
+        low, high = self.usual
+        anomalies = shown[complete & ((label < low) | (label > high))][:KEPT_ANOMALIES]
+        varies = (normal != normal[:1]).any(0)
+        return normal[:, varies], anomalies[:, varies]
+
+
+Ruled = Mapping[str, tuple[np.ndarray, list[Rule]]]
+"""Tables (rows, columns) in random order, with the rules of their tasks, by name."""
+
+
+def write_collection(path: str | os.PathLike[str], tables: Ruled) -> None:
     """Write a collection, atomically; the cells of a column lie together, which packs better."""
-    sizes = [(len(normal), *anomalies.shape) for normal, anomalies in tables.values()]
-    cells = [np.concatenate(pair).astype(np.float32).T.ravel() for pair in tables.values()]
+    rules = [
+        (place, rule.column, *rule.normal, *rule.usual)
+        for place, (_, several) in enumerate(tables.values())
+        for rule in several
+    ]
     content = io.BytesIO()
     np.savez(
-        content, names=np.array(list(tables)), sizes=np.array(sizes), cells=np.concatenate(cells)
+        content,
+        names=np.array(list(tables)),
+        sizes=np.array([cells.shape for cells, _ in tables.values()]),
+        rules=np.array(rules, float),
+        cells=np.concatenate([cells.astype(np.float32).T.ravel() for cells, _ in tables.values()]),
     )
     with whole_file(Path(path)) as part:
         part.write_bytes(lzma.compress(content.getvalue()))
 
 
 def read_collection(path: str | os.PathLike[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read what `write_collection` wrote."""
+    """Read what `write_collection` wrote, one entry for each rule."""
     try:
         with lzma.open(path) as file:
             stored = np.load(io.BytesIO(file.read()))
-        names, sizes, cells = stored["names"], stored["sizes"], stored["cells"]
+        names, sizes, rules, cells = (stored[k] for k in ("names", "sizes", "rules", "cells"))
     except (lzma.LZMAError, EOFError, KeyError, ValueError) as error:
         raise OSError(
             f"{os.fspath(path)} is no collection of tables, as pretraining/collect.py makes them."
         ) from error
-    ends = np.cumsum((sizes[:, 0] + sizes[:, 1]) * sizes[:, 2])
-    found = {}
-    parts = np.split(cells, ends[:-1])
-    for name, (normal, _, columns), part in zip(names.tolist(), sizes, parts, strict=True):
-        rows = part.reshape(columns, -1).T
-        found[name] = rows[:normal], rows[normal:]
+    parts = np.split(cells, np.cumsum(sizes.prod(1))[:-1])
+    tables = [part.reshape(d, n).T for part, (n, d) in zip(parts, sizes, strict=True)]
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    count = [0] * len(tables)
+    for place, column, *ends in rules.tolist():
+        i = int(place)
+        rule = Rule(int(column), (ends[0], ends[1]), (ends[2], ends[3]))
+        found[f"{names[i]}#{count[i]}"] = rule.split(tables[i])
+        count[i] += 1
     return found
 
 
@@ -158,41 +204,37 @@ class LabelledTables:
                 f"No table of the collection has {columns} columns and "
                 f"{context_rows + LEAST_NORMAL} normal rows."
             )
-        chosen = torch.multinomial(self.share * allowed, tables, True, generator=generator)
-        draw = _Draw(self, chosen, generator)
-        shown = draw.columns(columns)
-        normal = draw.order(self.normal)
-        left = (self.normal[chosen] - context_rows)[:, None]
-        place = torch.arange(normal_queries(query_rows), device=self.device)
-        asked = normal.gather(1, context_rows + place % left)
-
-        anomalous = draw.alike(draw.order(self.anomalies), shown)
-        # Of neighbouring places one goes to the queries, the other may go to the context.
-        half = (self.anomalies[chosen] // 2).clamp_min(1)[:, None]
-        place = torch.arange(query_rows - len(place), device=self.device)
-        found = anomalous.gather(1, 2 * (place % half))
-        place = torch.arange(context_rows, device=self.device)
-        few = torch.where(draw.chance(AGAIN), half.float() ** draw.uniform(), half).long()
-        index = (2 * (place % few) + 1).clamp_max(self.anomalies[chosen, None] - 1)
-        inside = anomalous.gather(1, index)
-        rate = MOST_DIRTY * draw.uniform().square()  # mostly few
-        rate = rate * (draw.chance(DIRTY) if dirty is None else dirty)
-        most = torch.where(self.anomalies[chosen, None] > 1, rate * context_rows, 0.0)
-        context = torch.where(place < most, inside, normal[:, :context_rows])
-
-        index = torch.cat([context, asked, found], 1)
-        rows = draw.rows(index, shown)
-        if dirty is None:
-            rows = draw.gathered(rows, index >= self.normal[chosen, None])
-        rows = draw.widened(rows, context_rows)
+        weight = self.share * allowed
+        chosen = torch.multinomial(weight, tables, True, generator=generator)
+        draw = _Draw(self, chosen, generator, context_rows, query_rows)
+        anomalous = draw.anomalous(dirty)
+        if dirty is not None:
+            rows = draw.rows(anomalous, columns)
+        else:
+            rows = draw.rows(anomalous, columns, gathered=True, repeated=True)
+            others = torch.multinomial(weight, tables, True, generator=generator)
+            other = _Draw(self, others, generator, context_rows, query_rows)
+            there = anomalous & draw.chance(ALSO_THERE)
+            rows = draw.joined(rows, other.rows(there, columns))
+            rows = draw.bent(rows)
         return Tasks(rows[:, :context_rows], rows[:, context_rows:])
 
 
 class _Draw:
-    """What one draw needs of its tables again and again."""
+    """One draw of n context rows and m queries from each of B tables: N = n + m rows."""
 
-    def __init__(self, tables: LabelledTables, chosen: Tensor, generator: torch.Generator):
+    def __init__(
+        self,
+        tables: LabelledTables,
+        chosen: Tensor,
+        generator: torch.Generator,
+        context_rows: int,
+        query_rows: int,
+    ):
         self.tables, self.chosen, self.generator = tables, chosen, generator
+        self.context_rows, self.query_rows = context_rows, query_rows
+        self.normal, self.anomalies = tables.normal[chosen, None], tables.anomalies[chosen, None]
+        self.again = torch.zeros_like(self.normal, dtype=torch.bool)  # whose rows repeat
 
     def uniform(self, *shape: int) -> Tensor:
         """Draw (B, ...) numbers, (B, 1) by default."""
@@ -201,6 +243,59 @@ class _Draw:
 
     def chance(self, odds: float) -> Tensor:
         return self.uniform() < odds
+
+    def below(self, limits: Tensor, count: int) -> Tensor:
+        """Draw whole numbers (B, count) from 0 to below the limits (B, 1)."""
+        return (self.uniform(count) * limits).long().clamp_max(limits.long() - 1)
+
+    def anomalous(self, dirty: bool | None) -> Tensor:
+        """Choose which rows (B, N) are to be anomalies: some of the context's, the last queries."""
+        rate = MOST_DIRTY * self.uniform().square()  # mostly few
+        rate = rate * (self.chance(DIRTY) if dirty is None else dirty)
+        most = torch.where(self.anomalies > 1, rate * self.context_rows, 0.0)
+        place = torch.arange(self.context_rows, device=most.device)
+        asked = torch.arange(self.query_rows, device=most.device) >= normal_queries(self.query_rows)
+        return torch.cat([place < most, asked.expand(len(most), -1)], 1)
+
+    def rows(
+        self, anomalous: Tensor, columns: int, gathered: bool = False, repeated: bool = False
+    ) -> Tensor:
+        """Return cells (B, N, columns) of rows that are anomalies where told, normal elsewhere."""
+        shown = self.columns(columns)
+        self.again = self.chance(REPEATED if repeated else 0.0)
+        index = torch.where(anomalous, self._anomalies(shown), self._normal_rows())
+        rows = self.cells(index, shown)
+        if gathered:
+            rows = self.gathered(rows, anomalous)
+        return self.widened(rows)
+
+    def _normal_rows(self) -> Tensor:
+        """Choose normal rows (B, N): queries differ from the context's, save where rows repeat.
+
+        There the context has few rows, each several times, and some of the queries are these, too.
+        """
+        n, m = self.context_rows, self.query_rows
+        order = self.order(self.tables.normal)
+        place = torch.arange(n + m, device=order.device)
+        index = torch.where(place < n, place, n + (place - n) % (self.normal - n))
+        few = (n * (0.1 + 0.9 * self.uniform())).clamp_min(8.0)
+        known = (place < n) | (self.uniform(n + m) < self.uniform())
+        return order.gather(1, torch.where(self.again & known, self.below(few, n + m), index))
+
+    def _anomalies(self, columns: Tensor) -> Tensor:
+        """Choose anomalies (B, N): of neighbouring ones one for the queries, one for the context.
+
+        Where rows repeat, some of the queries are the context's.
+        """
+        n, m = self.context_rows, self.query_rows
+        order = self.alike(self.order(self.tables.anomalies), columns)
+        half = (self.anomalies // 2).clamp_min(1)
+        few = torch.where(self.chance(AGAIN), half.float() ** self.uniform(), half).long()
+        place = torch.arange(n + m, device=order.device)
+        known = (place < n) | (self.again & (self.uniform(n + m) < self.uniform()))
+        place = torch.where(place < n, place, place - n - normal_queries(m)).clamp_min(0)
+        index = torch.where(known, 2 * (place % few) + 1, 2 * (place % half))
+        return order.gather(1, index.minimum(self.anomalies - 1))
 
     def order(self, lengths: Tensor) -> Tensor:
         """Put the first `lengths` places of each table in random order: (B, most)."""
@@ -214,7 +309,7 @@ class _Draw:
         place = torch.arange(count, device=self.tables.device)
         return self.order(self.tables.width).gather(1, place % self.tables.width[self.chosen, None])
 
-    def rows(self, index: Tensor, columns: Tensor) -> Tensor:
+    def cells(self, index: Tensor, columns: Tensor) -> Tensor:
         """Return cells (B, N, d) of rows (B, N) in columns (B, d)."""
         tables, one = self.tables, (-1, 1, 1)
         start = tables.start[self.chosen].view(one) + columns[:, None]
@@ -222,12 +317,10 @@ class _Draw:
 
     def alike(self, order: Tensor, columns: Tensor) -> Tensor:
         """Return the anomalies' row numbers, in some tables by nearness to the first of them."""
-        tables = self.tables
-        own = tables.anomalies[self.chosen, None]
-        row = order + tables.normal[self.chosen, None]
-        known = torch.arange(order.shape[1], device=order.device) < own
+        row = order + self.normal
+        known = torch.arange(order.shape[1], device=order.device) < self.anomalies
         row = torch.where(known, row, row[:, :1])  # there is no row behind the last table
-        cells = self.rows(row, columns)
+        cells = self.cells(row, columns)
         spread = cells.std(1, keepdim=True).clamp_min(1e-6)
         gaps = ((cells - cells[:, :1]) / spread).abs().mean(-1)
         near = gaps.masked_fill(~known, torch.inf).argsort(1)
@@ -255,18 +348,47 @@ class _Draw:
         chosen = self.chance(GATHERED)[..., None] & out & some
         return torch.where(chosen, moved, rows)
 
-    def widened(self, rows: Tensor, context_rows: int) -> Tensor:
+    def widened(self, rows: Tensor) -> Tensor:
         """Turn columns that come again into sums of two columns with noise, on one scale."""
         d, device = rows.shape[2], rows.device
         own = self.tables.width[self.chosen, None]
         made = torch.arange(d, device=device) >= own  # B d
         if not made.any():
             return rows
-        context = rows[:, :context_rows]
-        z = (rows - context.mean(1, keepdim=True)) / context.std(1, keepdim=True).clamp_min(1e-6)
+        z = self._standardised(rows)
         other = (self.uniform(d) * own.clamp_max(d)).long()
         angle = 2 * math.pi * self.uniform(1, d)
         noise = torch.randn(z.shape, device=device, generator=self.generator)
         mixed = angle.cos() * z + angle.sin() * z.gather(2, other[:, None].expand_as(z))
-        mixed = mixed + MOST_NOISE * self.uniform(1, d) * noise
+        mixed = mixed + MOST_NOISE * self.uniform(1, d) * noise * ~self.again[..., None]
         return torch.where(made[:, None], mixed, rows)
+
+    def _standardised(self, rows: Tensor) -> Tensor:
+        context = rows[:, : self.context_rows]
+        return (rows - context.mean(1, keepdim=True)) / context.std(1, keepdim=True).clamp_min(1e-6)
+
+    def joined(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Replace some columns by those of other tables (B, N, d), but never the first.
+
+        Not where rows repeat: with foreign cells they would no longer.
+        """
+        d = rows.shape[2]
+        some = self.chance(JOINED) & ~self.again
+        share = MOST_JOINED * self.uniform(1, 1) * some[..., None]
+        foreign = (self.uniform(1, d) < share) & (torch.arange(d, device=rows.device) > 0)
+        return torch.where(foreign, others, rows)
+
+    def bent(self, rows: Tensor) -> Tensor:
+        """Bend columns of some tables by random increasing functions, and turn some over.
+
+        y = sinh(a asinh(z) + b): skewed by b, with heavier tails where a > 1.
+        """
+        d = rows.shape[2]
+        a, b = (
+            torch.randn(len(rows), 1, d, device=rows.device, generator=self.generator)
+            for _ in range(2)
+        )
+        bent = ((0.4 * a).exp() * self._standardised(rows).asinh() + 0.5 * b).clamp(-20, 20).sinh()
+        bent = torch.where(self.uniform(1, d) < 0.5, bent, -bent)
+        chosen = self.chance(BENT)[..., None] & (self.uniform(1, d) < 0.7)
+        return torch.where(chosen, bent, rows)

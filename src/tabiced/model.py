@@ -9,7 +9,6 @@ and `energy_of`. With `encoder="tabicl"` the first two steps are those of `tabic
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from collections.abc import Callable
@@ -31,7 +30,7 @@ CELLS_IN_CACHE = 2**12  # of float32, what a processor works on without waiting 
 FEW = 192  # queries up to which PyTorch's attention on CPUs works in blocks too small to be fast
 
 # What `Network.judge` returns of a row, in this order.
-JUDGEMENTS = ("energy", "branch", "typical")
+JUDGEMENTS = ("energy", "branch")
 
 # What later rows need of a context: first what the encoder keeps of its columns (nothing for
 # `cells`), then keys and values of each layer, B heads n width/heads.
@@ -54,7 +53,6 @@ class NetworkConfig:
     encoder: str = "cells"  # or "tabicl", which needs the extra of that name
     encoder_settings: dict[str, Any] = field(default_factory=dict, hash=False)
     shallow: bool = False  # whether there is a branch without attention
-    typical: bool = False  # whether a head of its own tells how typical rows are
 
     @property
     def width(self) -> int:
@@ -200,8 +198,8 @@ class Network(nn.Module):
         if c.shallow and c.encoder != "cells":
             raise ValueError("The branch without attention needs the encoder 'cells'.")
         self.shallow = Shallow() if c.shallow else None
-        if c.typical:
-            self.typical_norm, self.typical_head = Norm(width), copy.deepcopy(self.energy_head)
+        # Its energies are scores: it learned from real tables which rows people call unusual.
+        self.scorer: Network | None = None
 
     def _add_cells(self, c: NetworkConfig) -> None:
         self.cell = nn.Sequential(
@@ -269,9 +267,9 @@ class Network(nn.Module):
         energy = self._energy(torch.cat([x[:, :judged], x[:, n:]], 1))
         return energy[:, :judged], energy[:, judged:], self._level(x[:, :n])
 
-    def typical_all(self, context: Rows, query: Rows, names: Tensor) -> Tensor:
-        """Return how typical the queries are (B, m), for training, as `judge_all` does."""
-        return self._typical(self._together(context, query, names)[:, context.cells.shape[1] :])
+    def energy_all(self, context: Rows, query: Rows, names: Tensor) -> Tensor:
+        """Return the energies of the queries (B, m) alone, for training, as `judge_all` does."""
+        return self._energy(self._together(context, query, names)[:, context.cells.shape[1] :])
 
     def _together(self, context: Rows, query: Rows, names: Tensor) -> Tensor:
         """Run context and queries through all layers: (B, n + m, width)."""
@@ -303,9 +301,6 @@ class Network(nn.Module):
 
     def _energy(self, x: Tensor) -> Tensor:
         return self.energy_head(self.energy_norm(x)).squeeze(-1).float()
-
-    def _typical(self, x: Tensor) -> Tensor:
-        return self.typical_head(self.typical_norm(x)).squeeze(-1).float()
 
     def _level(self, x: Tensor) -> Tensor:
         return self.level_head(self.level_norm(x).mean(1)).float()
@@ -386,15 +381,14 @@ class Network(nn.Module):
     def judge(self, context: Context, query: Tensor) -> Tensor:
         """Return the judgements (B, m, len(JUDGEMENTS)) of query rows.
 
-        The energy by all layers, an estimate of density; by the branch without attention; and how
-        typical a row is by the head that real tables taught. What a network lacks is its energy.
+        The energy by all layers and by the branch without attention; without a branch, by the
+        layers again.
         """
         rows = context.description(query)
         x = self._layers(self._tokens(rows, context.names, context.memory), context.memory)
         energy = self._energy(x)
         shallow = energy if self.shallow is None else self.shallow(rows)
-        typical = self._typical(x) if self.config.typical else energy
-        return torch.stack([energy, shallow, typical], -1)
+        return torch.stack([energy, shallow], -1)
 
     def percentiles(
         self, description: Description, level: Tensor, categorical: Tensor | None = None

@@ -49,7 +49,13 @@ from tabiced.model import (
 )
 from tabiced.optim import Optimizer
 from tabiced.prior import Prior
-from tabiced.weights import WeightsError, load_network, save_network, write_atomically
+from tabiced.weights import (
+    WeightsError,
+    load_network,
+    own_state,
+    save_network,
+    write_atomically,
+)
 
 
 def fast_operations(short: bool, compiled: bool) -> Operations:
@@ -76,18 +82,15 @@ def first_network(options: argparse.Namespace) -> Network:
         raise WeightsError("--init-encoder goes with --encoder tabicl and without --init.")
     if options.init:
         start = load_network(None if options.init == "shipped" else options.init)
+        if options.real and start.scorer is not None:
+            start = start.scorer
         shallow = bool(start.config.shallow or options.shallow)
-        typical = bool(start.config.typical or options.real)
-        network = Network(dataclasses.replace(start.config, shallow=shallow, typical=typical))
-        state = start.state_dict()
-        if typical and not start.config.typical:  # dense is a good first guess at typical
-            heads = [name for name in state if name.startswith(("energy_norm.", "energy_head."))]
-            state |= {name.replace("energy", "typical", 1): state[name] for name in heads}
-        network.load_state_dict({**network.state_dict(), **state})
+        network = Network(dataclasses.replace(start.config, shallow=shallow))
+        network.load_state_dict({**network.state_dict(), **own_state(start)})
         return network
     tiny = options.size == "tiny"
     config = NetworkConfig.tiny() if tiny else NetworkConfig()
-    config = dataclasses.replace(config, shallow=options.shallow, typical=bool(options.real))
+    config = dataclasses.replace(config, shallow=options.shallow)
     if options.encoder == "cells":
         return Network(config)
     from tabiced import tabicl_encoder
@@ -224,7 +227,7 @@ class Trainer:
 
     def _typical_terms(self, batch: Batch, names: torch.Tensor) -> dict[str, torch.Tensor]:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
-            typical = self.network.typical_all(batch.context, batch.query, names)
+            typical = self.network.energy_all(batch.context, batch.query, names)
         normal = normal_queries(typical.shape[1])
         return typical_loss(typical[:, :normal], typical[:, normal:], self.loss)
 
@@ -351,7 +354,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--steps", type=int, default=0, help="train this many steps instead of a time")
     add("--preset", default="full", help="prior: full or paper")
     add("--paper-share", type=float, default=0.25, help="share of draws from the paper's prior")
-    add("--real", default="", help="collection of real tables, for a head that tells typical rows")
+    add("--real", default="", help="collection of real tables, for a network that scores")
     add("--real-share", type=float, default=0.5, help="share of draws from these")
     add("--without", nargs="*", default=(), help="ingredients of the prior to leave out")
     add("--curriculum", default="full", choices=sorted(CURRICULA))

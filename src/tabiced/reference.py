@@ -7,8 +7,8 @@ reference rows calibrate p-values. Of a row that the reference has several times
 others vouch for it. Only where the reference's own rows are searched for outliers all of them
 leave, unless the table is discrete and copies are what frequency means.
 
-A score, how typical a row is, has the parts that `Scoring` says; that of the network is by the head
-for it, where there is one. Log-densities are the network's energies.
+A score, how typical a row is, has the parts that `Scoring` says; that of the network is by its
+`scorer`, where it has one. Log-densities are the network's own energies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tabiced.tails import Tails
 
 SMALL = 200  # distinct rows up to which there are FOLDS_SMALL folds
 FOLDS_SMALL, FOLDS = 10, 5
-ENERGY, BRANCH, TYPICAL = map(JUDGEMENTS.index, ("energy", "branch", "typical"))
+ENERGY, BRANCH = map(JUDGEMENTS.index, ("energy", "branch"))
 HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 
 Part = TypeVar("Part", Pairs, Distances)
@@ -98,7 +98,7 @@ class Reference:
     def _scores_densely(self) -> bool:
         """Tell whether the network reads for scores just as for log-densities."""
         sees_all = not 0 < self.scoring.rows < len(self.matrix)
-        return sees_all and self.reader.light_network is self.reader.network
+        return sees_all and self.reader.scoring_network is self.reader.network
 
     def calibration(self, own: bool = False) -> np.ndarray:
         """Return the scores (n,) of the reference rows, each judged from outside."""
@@ -136,7 +136,7 @@ class Reference:
         place = np.where(known, place, -1)  # among the rows of `_judges`
 
         ways: dict[str, Callable[[], np.ndarray]] = {
-            "network": lambda: judgements[:, TYPICAL],
+            "network": lambda: judgements[:, ENERGY],
             "branch": lambda: judgements[:, BRANCH],
             "tails": lambda: self.tails(rows, known, strange),
             "components": components,

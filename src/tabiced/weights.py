@@ -1,7 +1,8 @@
 """Read and write network weights: 16-bit safetensors in a few files, described by a JSON card.
 
 The card names the architecture, the files with their SHA-256 and whatever the training wants to
-tell. Nothing is downloaded and nothing is unpickled; a file whose checksum differs is refused.
+tell. Nothing is downloaded and nothing is unpickled; a file whose checksum differs is refused. The
+network that scores, where there is one, is told as a change of the network for densities.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from safetensors.torch import load, save
 
 from tabiced.atomic import whole_file
+from tabiced.change import apply_change, pack_change
 from tabiced.model import Network, NetworkConfig
 from tabiced.scoring import Scoring
 
@@ -34,33 +36,50 @@ def write_atomically(path: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
+def own_state(network: Network) -> dict[str, torch.Tensor]:
+    """Return the state of a network without that of its scorer."""
+    state = network.state_dict()
+    return {name: tensor for name, tensor in state.items() if not name.startswith("scorer.")}
+
+
 def save_network(network: Network, card: Path, **facts: Any) -> None:
     """Write the weights beside `card` (a .json path) in 16-bit parts, then the card itself."""
-    parts: list[dict[str, torch.Tensor]] = [{}]
-    size = 0
-    for name, tensor in network.state_dict().items():
-        half = tensor.detach().to("cpu", torch.float16).contiguous()
-        if parts[-1] and size + half.nbytes > FILE_BYTES:
-            parts.append({})
-            size = 0
-        parts[-1][name] = half
-        size += half.nbytes
-    files = {}
-    for i, part in enumerate(parts):
-        content = save(part)
-        path = card.with_name(f"{card.stem}-{i + 1}.safetensors")
-        write_atomically(path, content)
-        files[path.name] = hashlib.sha256(content).hexdigest()
+    half = {name: t.detach().to("cpu", torch.float16) for name, t in own_state(network).items()}
+    files = _write_parts(half, card, "")
+    scorer = {}
+    if network.scorer is not None:
+        new = {name: tensor.detach().cpu() for name, tensor in own_state(network.scorer).items()}
+        scorer = {"scorer": {"sha256": _write_parts(pack_change(half, new), card, "-scorer")}}
     text = json.dumps(
         {
             "architecture": network.config.to_dict(),
             "scoring": network.scoring.to_dict(),
             **facts,
+            **scorer,
             "sha256": files,
         },
         indent=2,
     )
     write_atomically(card, text.encode() + b"\n")
+
+
+def _write_parts(state: dict[str, torch.Tensor], card: Path, kind: str) -> dict[str, str]:
+    """Write tensors to files of limited size; return the SHA-256 of each by its name."""
+    parts: list[dict[str, torch.Tensor]] = [{}]
+    size = 0
+    for name, tensor in state.items():
+        if parts[-1] and size + tensor.nbytes > FILE_BYTES:
+            parts.append({})
+            size = 0
+        parts[-1][name] = tensor.contiguous()
+        size += tensor.nbytes
+    files = {}
+    for i, part in enumerate(parts):
+        content = save(part)
+        path = card.with_name(f"{card.stem}{kind}-{i + 1}.safetensors")
+        write_atomically(path, content)
+        files[path.name] = hashlib.sha256(content).hexdigest()
+    return files
 
 
 def read_card(path: Path | str | None = None) -> dict[str, Any]:
@@ -85,21 +104,34 @@ def load_network(path: Path | str | None = None) -> Network:
 @lru_cache(maxsize=2)
 def _load(path: Path) -> Network:
     card = read_card(path)
-    state: dict[str, torch.Tensor] = {}
-    for name, digest in card.get("sha256", {}).items():
-        try:
-            content = (path.parent / name).read_bytes()
-        except FileNotFoundError:
-            raise WeightsError(f"{path.name} names {name}, which is not beside it.") from None
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise WeightsError(
-                f"{name} is damaged: its SHA-256 differs from the one in {path.name}."
-            )
-        state |= load(content)
+    state = _read_parts(card.get("sha256", {}), path)
+    change = _read_parts(card.get("scorer", {}).get("sha256", {}), path)
     try:
-        network = Network(NetworkConfig(**card["architecture"]))
-        network.scoring = Scoring(**card.get("scoring", {}))
-        network.load_state_dict({name: tensor.float() for name, tensor in state.items()})
+        network = _network_of(card, state)
+        if change:
+            network.scorer = _network_of(card, apply_change(state, change))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise WeightsError(f"{path.name} does not fit this version of tabiced: {error}") from None
     return network.eval().requires_grad_(False)
+
+
+def _read_parts(files: dict[str, str], card: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = {}
+    for name, digest in files.items():
+        try:
+            content = (card.parent / name).read_bytes()
+        except FileNotFoundError:
+            raise WeightsError(f"{card.name} names {name}, which is not beside it.") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise WeightsError(
+                f"{name} is damaged: its SHA-256 differs from the one in {card.name}."
+            )
+        state |= load(content)
+    return state
+
+
+def _network_of(card: dict[str, Any], state: dict[str, torch.Tensor]) -> Network:
+    network = Network(NetworkConfig(**card["architecture"]))
+    network.scoring = Scoring(**card.get("scoring", {}))
+    network.load_state_dict({name: tensor.float() for name, tensor in state.items()})
+    return network

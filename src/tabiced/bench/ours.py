@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tabiced.bench.methods import Method
-from tabiced.model import JUDGEMENTS, Network
+from tabiced.model import Network
 
 QUERY_CHUNK = 4096  # rows scored at once by the bare network
 
@@ -79,24 +79,27 @@ def bare_network(
 
         network, identity = load_network(weights), version(weights, scoring=False)
         network = copy.deepcopy(network)  # loaded weights are shared: others keep their device
-    model = network.to(device)
+    dense = network.to(device)
+    scoring = dense.scorer or dense
 
     @torch.no_grad()
-    def judge(context: np.ndarray, query: np.ndarray, by: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def judge(
+        model: Network, context: np.ndarray, query: np.ndarray
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         if context.shape[1] > model.config.max_columns:
             raise ValueError(f"the bare network takes {model.config.max_columns} columns at most")
-        read, place = model.read(_batch(context, device)), JUDGEMENTS.index(by)
+        read = model.read(_batch(context, device))
         parts = [
-            model.judge(read, _batch(query[i : i + QUERY_CHUNK], device))[0, :, place]
+            model.energy(read, _batch(query[i : i + QUERY_CHUNK], device))[0]
             for i in range(0, len(query), QUERY_CHUNK)
         ]
         return torch.cat(parts).double(), read.percentiles[0].double()
 
     def score(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
-        return judge(context, query, "typical")[0].cpu().numpy()
+        return judge(scoring, context, query)[0].cpu().numpy()
 
     def log_density(context: np.ndarray, query: np.ndarray, seed: int) -> np.ndarray:
-        energy, (low, high) = judge(context, query, "energy")
+        energy, (low, high) = judge(dense, context, query)
         return (low + (energy + 1) / 2 * (high - low)).cpu().numpy()
 
     return Method("network", score, log_density, weights=identity)
@@ -109,12 +112,14 @@ def _batch(rows: np.ndarray, device: str) -> torch.Tensor:
 def version(weights: Path | str | None = None, scoring: bool = True) -> str:
     """Return twelve digits for the weights and their scoring: results of others are kept apart.
 
-    Densities and samples are the network's alone: their results do not depend on the `scoring`.
+    Densities and samples are the network's alone: their results do not depend on the `scoring`,
+    and neither on the network for it.
     """
     from tabiced.weights import read_card
 
     card = read_card(weights)
     told = sorted(card["sha256"].values())
+    told += sorted(card.get("scorer", {}).get("sha256", {}).values()) if scoring else []
     parts = sorted(card.get("scoring", {}).items()) if scoring else []
     told += [f"{name} {value}" for name, value in parts if value]
     return hashlib.sha256("".join(told).encode()).hexdigest()[:12]
