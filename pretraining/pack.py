@@ -1,9 +1,12 @@
-"""Put a network that was trained on real tables beside the shipped one, as a change of it.
+"""Put networks that were trained on real tables beside the shipped one, as a change of it.
 
-    python pretraining/pack.py --scorer runs/real/network.json --out runs/packed/iced.json
+    python pretraining/pack.py --scorer runs/one/network.json runs/two/network.json \
+        --out runs/packed/iced.json
 
-Densities and samples stay as they are: only scores come from the new network. Prints how near the
-packed weights are to the trained ones, by the scores of a table drawn from the prior.
+Of several networks the mean is taken, weight by weight: having started from the same weights, they
+agree in what matters, and differ in what each learned by heart. Densities and samples stay as they
+are, and so does the branch without attention: only scores come from the new network. Prints how
+near the packed weights are to the mean, by the scores of tables drawn from the prior.
 """
 
 import argparse
@@ -13,26 +16,39 @@ from pathlib import Path
 import torch
 
 from tabiced.prior import Prior
-from tabiced.weights import load_network, read_card, save_network
+from tabiced.weights import load_network, own_state, read_card, save_network
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--scorer", type=Path, required=True, help="card of the trained weights")
-    parser.add_argument("--out", type=Path, required=True, help="card to write")
+    add = parser.add_argument
+    add("--scorer", type=Path, nargs="+", required=True, help="cards of the trained weights")
+    add("--out", type=Path, required=True, help="card to write")
     options = parser.parse_args()
-    trained, network = load_network(options.scorer), copy.deepcopy(load_network())
+    network, trained = copy.deepcopy(load_network()), copy.deepcopy(load_network())
     network.scorer = trained
-    kept = ("architecture", "scoring", "sha256", "scorer")
-    facts = {name: fact for name, fact in read_card().items() if name not in kept}
-    save_network(network, options.out, **facts)
+    trained.scorer = None
+    states = [own_state(load_network(path)) for path in options.scorer]
+    mean = {name: torch.stack([s[name] for s in states]).mean(0) for name in states[0]}
+    kept = {name: t for name, t in own_state(network).items() if name.startswith("shallow.")}
+    trained.load_state_dict(mean | kept)
+    cards = [read_card(path) for path in options.scorer]
+    runs = [
+        {name: card[name] for name in ("seconds", "step", "tables", "training")} for card in cards
+    ]
+    replaced = ("architecture", "scoring", "sha256", "scorer")
+    facts = {name: fact for name, fact in read_card().items() if name not in replaced}
+    save_network(network, options.out, **facts, scorer={"mean_of": runs})
     packed = load_network(options.out).scorer
     assert packed is not None
-    generator = torch.Generator().manual_seed(0)
     drawn = Prior("full").draw(
-        tables=4, context_rows=300, query_rows=200, columns=8, generator=generator
+        tables=4,
+        context_rows=300,
+        query_rows=200,
+        columns=8,
+        generator=torch.Generator().manual_seed(0),
     )
     ours, theirs = (n.energy(n.read(drawn.context), drawn.query) for n in (packed, trained))
     error = (ours - theirs).square().mean().sqrt() / theirs.std()

@@ -22,7 +22,7 @@ from tabiced.labelled import (
     write_collection,
 )
 from tabiced.table import read_table
-from tabiced.weights import WeightsError, load_network, own_state, save_network
+from tabiced.weights import WeightsError, load_network, own_state, read_card, save_network
 from test_pretrain import read_log, trainer
 from tests_support import mixed_table, pretraining_script, random_network
 
@@ -149,11 +149,17 @@ def test_packing_puts_a_trained_network_beside_the_shipped_one(tmp_path, monkeyp
     pack, shipped = pretraining_script("pack"), load_network()
     trained = copy.deepcopy(shipped)
     trained.scorer = None
-    with torch.no_grad():
-        trained.energy_head[0].weight.mul_(1.1)
-    save_network(trained, tmp_path / "trained.json")
+    paths, facts = [], {"seconds": 60.0, "step": 5, "tables": 9, "training": {"seed": 3}}
+    for factor in (1.2, 0.75):  # 1.2 and 0.9 times the shipped weights
+        with torch.no_grad():
+            trained.energy_head[0].weight.mul_(factor)
+            trained.shallow.layers[0].weight.mul_(2)
+        paths.append(tmp_path / f"trained{len(paths)}.json")
+        save_network(trained, paths[-1], **facts)
+    with torch.no_grad():  # their mean
+        trained.energy_head[0].weight.copy_(1.05 * shipped.energy_head[0].weight)
     card = tmp_path / "packed" / "iced.json"
-    command = ["pack", "--scorer", tmp_path / "trained.json", "--out", card]
+    command = ["pack", "--scorer", *paths, "--out", card]
     monkeypatch.setattr("sys.argv", list(map(str, command)))
     pack.main()
     assert "scores differ by" in capsys.readouterr().out
@@ -161,6 +167,9 @@ def test_packing_puts_a_trained_network_beside_the_shipped_one(tmp_path, monkeyp
     state, before = own_state(found), own_state(shipped)
     assert all(torch.equal(state[name], before[name]) for name in before)
     assert found.scorer is not None and found.scoring == shipped.scoring
+    assert torch.equal(found.scorer.shallow.layers[0].weight, shipped.shallow.layers[0].weight)
+    assert read_card(card)["scorer"]["mean_of"] == [facts, facts]
+    assert read_card(card)["name"] == read_card()["name"]
     error = (found.scorer.energy_head[0].weight - trained.energy_head[0].weight).abs()
     assert error.max() < 0.02 * trained.energy_head[0].weight.abs().max()
     start = trainer(tmp_path / "on", "--init", card, "--real", "", "--steps", 1).network

@@ -28,7 +28,7 @@ from tabiced.atomic import whole_file
 ANOMALIES = 0.25  # share of the queries
 LEAST_NORMAL = 32  # different normal rows that must be left for the queries
 KEPT_NORMAL, KEPT_ANOMALIES = 600, 100  # rows of a task that are read of its table
-DIRTY, MOST_DIRTY = 0.6, 0.3  # share of contexts with anomalies, and how many these have at most
+DIRTY, MOST_DIRTY = 0.6, 0.4  # share of contexts with anomalies, and how many these have at most
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
 GATHERED = 0.15  # share of tasks whose anomalies are moved away and together

@@ -43,19 +43,21 @@ def own_state(network: Network) -> dict[str, torch.Tensor]:
 
 
 def save_network(network: Network, card: Path, **facts: Any) -> None:
-    """Write the weights beside `card` (a .json path) in 16-bit parts, then the card itself."""
+    """Write the weights beside `card` (a .json path) in 16-bit parts, then the card itself.
+
+    `facts` are told on the card; those of the network that scores under its name, `scorer`.
+    """
     half = {name: t.detach().to("cpu", torch.float16) for name, t in own_state(network).items()}
     files = _write_parts(half, card, "")
-    scorer = {}
     if network.scorer is not None:
         new = {name: tensor.detach().cpu() for name, tensor in own_state(network.scorer).items()}
-        scorer = {"scorer": {"sha256": _write_parts(pack_change(half, new), card, "-scorer")}}
+        change = _write_parts(pack_change(half, new), card, "-scorer")
+        facts["scorer"] = {**facts.get("scorer", {}), "sha256": change}
     text = json.dumps(
         {
             "architecture": network.config.to_dict(),
             "scoring": network.scoring.to_dict(),
             **facts,
-            **scorer,
             "sha256": files,
         },
         indent=2,

@@ -25,7 +25,7 @@ from tabiced.scoring import Scoring
 KEY = (*(name for name in TASK_KEY if name not in METHOD_KEY), "variant", "weights")
 VALUES = ("auroc", "average_precision")
 PARTS = {
-    "network": "the network's energy",
+    "network": "the network",
     "branch": "the branch without attention",
     "tails": "tails of the columns",
     "components": "tails of principal components",
