@@ -5,7 +5,7 @@ import pytest
 
 from tabiced.bench.metrics import auroc
 from tabiced.bench.tasks import Data
-from tabiced.labelled import normal_queries, write_collection
+from tabiced.labelled import Rule, normal_queries, write_collection
 from tabiced.scoring import Scoring
 from tabiced.weights import load_network
 from tests_support import pretraining_script
@@ -67,8 +67,14 @@ def test_parts_are_stored_once_and_found_again(tmp_path):
 
 def test_tasks_of_a_collection_are_those_of_held_out_tables(tmp_path):
     draw = np.random.default_rng(0)
-    tables = {f"t{i}": (draw.normal(size=(90, 4)), 5 + draw.normal(size=(9, 4))) for i in range(9)}
-    write_collection(tmp_path / "tables.npz.xz", tables)
+    tables = {}
+    for i in range(9):
+        label = np.repeat([0.0, 1.0], [90, 9])
+        cells = np.c_[draw.normal(size=(99, 4)) + 5 * label[:, None], label]
+        tables[f"t{i}#0"] = cells, [Rule(4, (0.0, 0.0), (0.0, 0.0))]
+    write_collection(
+        tmp_path / "tables.npz.xz", {name[:-2]: table for name, table in tables.items()}
+    )
     found = list(shares.held_out_tasks(tmp_path / "tables.npz.xz"))
     held_out = [name for name in tables if shares.is_held_out(name)]
     assert held_out and [name for name, *_ in found] == [n for n in held_out for _ in range(2)]

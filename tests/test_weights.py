@@ -67,4 +67,6 @@ def test_shipped_weights_load_and_tell_where_they_come_from():
     assert network.config.width == 512 and network.config.layers == 12
     facts = read_card()
     assert facts["gpu_minutes"] > 0 and facts["tables"] > 100_000
-    assert set(facts["sha256"]) == {p.name for p in SHIPPED.parent.glob("*.safetensors")}
+    named = {*facts["sha256"], *facts["scorer"]["sha256"]}
+    assert named == {p.name for p in SHIPPED.parent.glob("*.safetensors")}
+    assert network.scorer is not None and network.scorer.config == network.config
