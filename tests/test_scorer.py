@@ -145,6 +145,22 @@ def test_a_damaged_scorer_is_refused(network, tmp_path):
         load_network(card)
 
 
+def test_saved_estimators_are_refused_by_another_scorer(network, tmp_path):
+    card, path = tmp_path / "network.json", tmp_path / "model.safetensors"
+    save_network(network, card)
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    ICED(weights=card).fit(X).save(path)
+    np.testing.assert_array_equal(
+        ICED.load(path).score_samples(X), ICED(weights=card).fit(X).score_samples(X)
+    )
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        other.scorer.energy_head[0].weight.mul_(1.1)
+    save_network(other, card)
+    with pytest.raises(WeightsError, match="saved with other weights"):
+        ICED.load(path)
+
+
 def test_packing_puts_a_trained_network_beside_the_shipped_one(tmp_path, monkeypatch, capsys):
     pack, shipped = pretraining_script("pack"), load_network()
     trained = copy.deepcopy(shipped)

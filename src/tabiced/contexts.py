@@ -122,7 +122,7 @@ class Reader:
 
     @cached_property
     def scoring_network(self) -> Network:
-        """Return the network for scores, if it has no other itself; in bfloat16 where faster."""
+        """Return the network for scores: the scorer, if there is one; in bfloat16 where faster."""
         network = self.network.scorer or self.network
         if not is_faster(network, self.device):
             return network

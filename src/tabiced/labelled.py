@@ -48,7 +48,7 @@ Labelled = Mapping[str, tuple[np.ndarray, np.ndarray]]
 class Rule:
     """Which rows of a table are normal and which are anomalies, by a column that is taken away.
 
-    Values of normal rows lie in `normal`, those of anomalies outside of `usual`, ends included.
+    Values of normal rows lie in `normal`, its ends included, those of anomalies outside `usual`.
     """
 
     column: int

@@ -23,7 +23,7 @@ from tabiced.contexts import Reader, View
 from tabiced.model import Network
 from tabiced.reference import Reference
 from tabiced.scoring import Scoring
-from tabiced.weights import WeightsError, read_card, write_atomically
+from tabiced.weights import WeightsError, checksums, read_card, write_atomically
 
 if TYPE_CHECKING:
     from tabiced.estimator import ICED
@@ -47,7 +47,7 @@ def save_estimator(model: ICED, path: str | os.PathLike[str]) -> None:
     tensors: dict[str, np.ndarray] = {}
     facts: dict[str, Any] = {
         "version": tabiced.__version__,
-        "weights": read_card(weights)["sha256"],
+        "weights": checksums(read_card(weights)),
         "parameters": {**model.get_params(), "weights": weights, "random_state": seed},
         "feature_names": None if names is None else list(names),
         "columns": [{"plan": type(p).__name__, **asdict(p)} for p in plan.columns],
@@ -72,7 +72,7 @@ def load_estimator(kind: type[Estimator], path: str | os.PathLike[str]) -> Estim
     """Read an estimator that `save_estimator` has written."""
     facts, tensors = _read(Path(path))
     model = kind(**facts["parameters"])
-    if read_card(facts["parameters"]["weights"])["sha256"] != facts["weights"]:
+    if checksums(read_card(facts["parameters"]["weights"])) != facts["weights"]:
         raise WeightsError(
             f"{path} was saved with other weights (by tabiced {facts['version']}) and would score "
             "differently now: fit it again, or pass the weights it was fitted with."

@@ -95,6 +95,11 @@ def read_card(path: Path | str | None = None) -> dict[str, Any]:
         raise WeightsError(f"{path} is not a weights card (JSON expected): {error}") from None
 
 
+def checksums(card: dict[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 of every file that a card names."""
+    return {**card.get("sha256", {}), **card.get("scorer", {}).get("sha256", {})}
+
+
 def load_network(path: Path | str | None = None) -> Network:
     """Load a network for scoring: float32 on the CPU, in evaluation mode.
 
