@@ -206,15 +206,16 @@ def test_training_on_real_tables_goes_on_from_the_scorer(network, collection, tm
 def test_what_is_typical_is_learned_from_real_tables(collection, tmp_path):
     """Held-out tables have their anomalies where the others do: in the middle."""
     rates = ("--muon-rate", 3e-3, "--adam-rate", 3e-3, "--evaluation-tables", 5)
-    more = ("--real", collection, "--real-share", 0.8, "--steps", 120, "--save-steps", 20)
+    more = ("--real", collection, "--real-share", 0.8, "--steps", 80, "--save-steps", 20)
     learner = trainer(tmp_path, *more, *rates)
+    suite = RealSuite(learner.network, learner.real[True], each=5)
+    before = suite.accuracy(learner.network)
     learner.run()
     log = read_log(tmp_path)
-    assert log[-1]["typical"] < 0.95 * log[0]["typical"]
-    assert log[-1]["real_clean"] > 0.75 and log[-1]["real_contaminated"] > 0.65
-    assert log[-1]["real_clean"] > log[0]["real_clean"]
+    assert log[-1]["typical"] < 0.9 * log[0]["typical"]
+    assert log[-1]["real_clean"] > 0.8 and log[-1]["real_contaminated"] > 0.7
+    assert all(log[-1][name] > before[name] + 0.2 for name in before)
     assert all(row["regression"] > 0 for row in log)  # densities are still learned
-    suite = RealSuite(learner.network, learner.real[True], each=5)
     network = load_network(tmp_path / "network.json")
     assert suite.accuracy(network)["real_clean"] == pytest.approx(log[-1]["real_clean"], abs=0.01)
 
