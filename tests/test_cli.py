@@ -17,6 +17,7 @@ from tabiced.cli import app
 from tabiced.demo import PENGUINS
 from tabiced.explanation import explain_rows
 from tabiced.files import TableFileError, load_table, save_table
+from tabiced.terminal import flat
 from tabiced.weights import save_network
 from tests_support import random_network
 
@@ -143,6 +144,11 @@ def test_explain_takes_the_most_unusual_rows_by_default(table: Path, card: Path)
     explained = json.loads(succeed("explain", table, "--top", 2, "--json", "--weights", card))
     ranked = json.loads(succeed("score", table, "--top", 2, "--json", "--weights", card))
     assert explained["explained"] == ranked["unusual"]
+
+
+def test_facts_are_told_one_by_one():
+    nested = {"a": [{"b": 1}, {"b": {"c": 2}}], "d": [3, 4], "e": {"f": []}}
+    assert dict(flat(nested)) == {"a.1.b": 1, "a.2.b.c": 2, "d": [3, 4], "e.f": []}
 
 
 def test_info_tells_versions_and_the_card(card: Path):

@@ -118,6 +118,8 @@ def count_line(found: int, rows: int, level: float) -> str:
 def flat(facts: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield nested facts one by one, `card.training.seed` style."""
     for name, fact in facts.items():
+        if isinstance(fact, list) and any(isinstance(part, dict) for part in fact):
+            fact = {str(place): part for place, part in enumerate(fact, 1)}
         if isinstance(fact, dict):
             yield from flat(fact, f"{prefix}{name}.")
         else:
