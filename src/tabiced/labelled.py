@@ -15,6 +15,7 @@ import io
 import lzma
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor
 
 from tabiced.atomic import whole_file
+from tabiced.tails import Tails
 
 ANOMALIES = 0.25  # share of the queries
 LEAST_NORMAL = 32  # different normal rows that must be left for the queries
@@ -32,12 +34,13 @@ DIRTY, MOST_DIRTY = 0.6, 0.4  # share of contexts with anomalies, and how many t
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
 GATHERED = 0.15  # share of tasks whose anomalies are moved away and together
-REPEATED = 0.15  # share of tasks whose rows come again, among the context rows and the queries
+REPEATED = 0.05  # share of tasks whose rows come again, among the context rows and the queries
 JOINED, MOST_JOINED = 0.5, 0.6  # share of tasks with columns of another table, and how many
 ALSO_THERE = 0.5  # share of these whose anomalies are anomalies of the other table, too
 BENT = 0.6  # share of tasks whose columns are bent and turned over
 OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
 MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
+OUTLYING = 0.55  # AUROC by tails of columns alone that tables should have
 HELD_OUT = 5  # one source in so many is kept for measuring
 
 Labelled = Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -115,6 +118,20 @@ def read_collection(path: str | os.PathLike[str]) -> dict[str, tuple[np.ndarray,
     return found
 
 
+def outlyingness(normal: np.ndarray, anomalies: np.ndarray) -> float:
+    """Return how often an anomaly lies further out in its columns than a normal row (AUROC).
+
+    Below a half, anomalies lie inside: who learns from such tables to look there, unlearns what
+    helps with others.
+    """
+    half = len(normal) // 2
+    tails = Tails(normal[:half].astype(float))
+    inner, outer = (
+        tails(rows.astype(float), np.zeros(len(rows), bool)) for rows in (normal[half:], anomalies)
+    )
+    return float(0.5 + 0.5 * np.sign(inner[:, None] - outer).mean())
+
+
 def normal_queries(query_rows: int) -> int:
     """Return how many queries of a task are normal; they come before the anomalies."""
     return query_rows - math.ceil(query_rows * ANOMALIES)
@@ -144,7 +161,16 @@ class Tasks:
 class LabelledTables:
     """Real tables on a device, as one long row of numbers, and tasks drawn from them."""
 
-    def __init__(self, tables: Labelled, device: torch.device | str = "cpu"):
+    def __init__(
+        self,
+        tables: Labelled,
+        device: torch.device | str = "cpu",
+        made: Labelled | None = None,
+        made_share: float = 0.0,
+    ):
+        """Take real tables, and others to which a share of the draws goes."""
+        real, made = len(tables), made or {}
+        tables = {**tables, **made}
         if not tables:
             raise ValueError("A collection needs at least one table.")
         for name, (normal, anomalies) in tables.items():
@@ -165,7 +191,12 @@ class LabelledTables:
         self.start = whole(np.cumsum([0, *(len(c) for c in cells[:-1])]).tolist())
         self.cells = torch.from_numpy(np.concatenate(cells)).to(self.device)
         of_table = [name.split("#")[0] for name in tables]
-        self.share = torch.tensor([1 / of_table.count(t) for t in of_table], device=self.device)
+        tasks = Counter(of_table)
+        share = torch.tensor([1 / tasks[t] for t in of_table], device=self.device)
+        if made:
+            share[:real] *= (1 - made_share) / share[:real].sum().clamp_min(1e-9)
+            share[real:] *= made_share / len(made)
+        self.share = share
 
     def allows(self, context_rows: int, columns: int) -> Tensor:
         """Tell which tables are long and wide enough.

@@ -32,6 +32,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
+from tabiced.causal import make_tables
 from tabiced.curriculum import CURRICULA, Batch, Feed
 from tabiced.distributed import Group
 from tabiced.evaluation import RealSuite, Suite
@@ -131,11 +132,15 @@ class Trainer:
         self.bfloat = self.device.type == "cuda"
         plain = self.network.encoder is not None  # it sees values, for which 16 bits are too few
         collected = read_collection(o.real) if o.real else {}
-        self.real = {
-            held_out: LabelledTables(tables, self.device)
-            for held_out in (False, True)
-            if (tables := {k: v for k, v in collected.items() if is_held_out(k) == held_out})
-        }
+        trained, held_out = (
+            {name: table for name, table in collected.items() if is_held_out(name) == kept}
+            for kept in (False, True)
+        )
+        made = make_tables(o.made, o.seed) if o.made else {}
+        self.labelled = (
+            LabelledTables(trained, self.device, made, o.made_share) if trained or made else None
+        )
+        self.held_out = LabelledTables(held_out, self.device) if held_out else None
         self.feed = Feed(
             [
                 (1 - o.paper_share, Prior(o.preset, without=o.without)),
@@ -146,7 +151,7 @@ class Trainer:
             seed=o.seed + RANK_SEEDS * self.group.rank,
             config=self.network.config,
             describe=self.network.describe,
-            real=self.real.get(False),
+            real=self.labelled,
             real_share=o.real_share,
             row_budget=o.row_budget,
             cell_budget=o.cell_budget,
@@ -253,8 +258,8 @@ class Trainer:
         leads = self.group.leads
         wanted = o.evaluation_tables if leads else 0
         suites: list[Suite | RealSuite] = [Suite(self.network, tables=wanted)] if wanted else []
-        if wanted and True in self.real:
-            suites.append(RealSuite(self.network, self.real[True], each=wanted))
+        if wanted and self.held_out:
+            suites.append(RealSuite(self.network, self.held_out, each=wanted))
         sums = torch.zeros(len(TERMS), device=self.device)
         counts = torch.zeros_like(sums)
         mark, clock = (self.step, self.tables, time.monotonic()), time.monotonic()
@@ -281,7 +286,7 @@ class Trainer:
                     "rate": round(self.rate_factor(), 4),
                 }
                 means = dict(zip(TERMS, (sums / counts).tolist(), strict=True))
-                told = [k for k in TERMS if self.real or k not in ("typical", "scale")]
+                told = [k for k in TERMS if self.labelled or k not in ("typical", "scale")]
                 row |= {k: round(means[k], 4) for k in told}  # nan: no such batch
                 for suite in suites:
                     row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}
@@ -356,6 +361,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--paper-share", type=float, default=0.25, help="share of draws from the paper's prior")
     add("--real", default="", help="collection of real tables, for a network that scores")
     add("--real-share", type=float, default=0.5, help="share of draws from these")
+    add("--made", type=int, default=0, help="tables with classes to make up, beside the real ones")
+    add("--made-share", type=float, default=0.4, help="share of the draws from tables they take")
     add("--without", nargs="*", default=(), help="ingredients of the prior to leave out")
     add("--curriculum", default="full", choices=sorted(CURRICULA))
     add("--loss", default="default", choices=("default", "paper"))
