@@ -6,7 +6,7 @@
     for deb in *.deb; do dpkg-deb --fsys-tarfile $deb |
         tar x -C library --strip-components=5 --wildcards "./usr/lib/R/*library/*/data/*"; done
     python pretraining/collect.py --out real_tables.npz.xz --exclude FOLDER_OF_ADBENCH \\
-        --library library --folder folder
+        macrodata_dev.npz --library library --folder folder
 
 The last folder has files of further packages of PyPI, Debian and npm, as SOURCE/PACKAGE/FILE: those
 that further.txt beside this script names, one package a line. They are in the wheel, the source
@@ -25,15 +25,14 @@ anomalies (AUROC of at least 0.7), an isolation forest does not find all, and an
 out than normal rows more often than not, as what people look for does.
 
 Tables of ADBench and of the augmentation benchmark are left out, by their names and, with
---exclude, by their columns: equal counts of equal values in order, whatever the units. It takes
-some minutes on two cores and gives the same file every time, for the same packages.
+--exclude, by their columns (known.py), also where only some of their rows come under another name.
+It takes some minutes on two cores and gives the same file every time, for the same packages.
 """
 
 import argparse
 import bz2
 import contextlib
 import gzip
-import hashlib
 import io
 import lzma
 import re
@@ -47,6 +46,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from known import Known, signatures
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
@@ -256,39 +256,20 @@ def read(frame: pd.DataFrame) -> Table:
     return table
 
 
-def signatures(cells: np.ndarray) -> list[str]:
-    """Return names for a column that do not depend on its units, for its sign and the other."""
-    _, counts = np.unique(cells[np.isfinite(cells)], return_counts=True)
-    if len(counts) < 20:
-        return []
-    return [hashlib.sha256(c.tobytes()).hexdigest() for c in (counts, counts[::-1])]
-
-
-def known_signatures(folder: Path) -> set[str]:
-    """Return the signatures of the columns of all tables in a folder of ADBench."""
-    known: set[str] = set()
-    for path in sorted(folder.glob("*.npz")):
-        with np.load(path) as file:
-            columns = file["X"].astype(float).T[:64]
-        known.update(name for column in columns for name in signatures(column)[:1])
-    return known
-
-
 def collect(
-    known: set[str], library: Path | None = None, folder: Path | None = None
+    known: Known, library: Path | None = None, folder: Path | None = None
 ) -> dict[str, Table]:
-    """Return tables of sufficient size, each once, none with a column that is known."""
+    """Return tables of sufficient size, each once, none that a benchmark has."""
     found: dict[str, Table] = {}
     seen: set[str] = set()
     for name, frame in frames(library, folder):
         if len(frame) < LEAST_ROWS or frame.shape[1] < LEAST_COLUMNS or COPIES.match(name):
             continue
         table = read(frame)
-        names = [signatures(column) for column in table.values()]
-        own = {both[0] for both in names if both}
-        again = own & seen
-        known_column = any(known & set(both) for both in names)
-        if len(table) >= LEAST_COLUMNS and not known_column and len(again) <= len(own) / 2:
+        if len(table) < LEAST_COLUMNS or known.has(table):
+            continue
+        own = {both[0] for column in table.values() if (both := signatures(column))}
+        if len(own & seen) <= len(own) / 2:
             found[name] = table
             seen |= own
     return found
@@ -362,13 +343,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--exclude", type=Path, help="folder of npz files with tables X to avoid")
+    parser.add_argument(
+        "--exclude", type=Path, nargs="*", default=[], help="folders of ADBench, packs: to avoid"
+    )
     parser.add_argument("--library", type=Path, help="folder of R's packages with their data")
     parser.add_argument("--folder", type=Path, help="folder of files of further packages")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    known = known_signatures(options.exclude) if options.exclude else set()
-    tables = collect(known, options.library, options.folder)
+    tables = collect(Known(options.exclude), options.library, options.folder)
     print(f"{len(tables)} tables", flush=True)
     made = Parallel(options.jobs, verbose=1)(delayed(tasks)(*item) for item in tables.items())
     found: Ruled = {name: task for name, task in zip(tables, made, strict=True) if task[1]}

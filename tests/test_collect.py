@@ -14,6 +14,7 @@ import pytest
 from tests_support import pretraining_script
 
 collect = pretraining_script("collect")
+Known = pretraining_script("known").Known
 
 
 @pytest.fixture
@@ -101,16 +102,33 @@ def test_tables_of_the_benchmarks_are_left_out(frame, monkeypatch, tmp_path):
     twin, third = frame.assign(other=frame["count"]), frame.sample(frac=0.9, random_state=0)
     third = third.assign(size=third["size"].round(1), weight=third["weight"].round(1))
     tables = [("a", frame), ("again", twin), ("b", third), ("short", frame[:200])]
-    monkeypatch.setattr(collect, "frames", lambda library: iter(tables))
-    assert list(collect.collect(set())) == ["a", "b"]
+    monkeypatch.setattr(collect, "frames", lambda *_: iter(tables))
+    assert list(collect.collect(Known([]))) == ["a", "b"]
     np.savez(tmp_path / "1_known.npz", X=-3 * third[["size"]].to_numpy(), y=np.zeros(len(third)))
-    assert list(collect.collect(collect.known_signatures(tmp_path))) == ["a"]
+    assert list(collect.collect(Known([tmp_path]))) == ["a"]
     for name in ("Glass", "page-blocks0", "wine", "spam7", "yeast4"):
         assert collect.EXCLUDED.search(name)
     assert not collect.EXCLUDED.search("winequality-red-4")
     for name in ("r-VIM-bcancer", "pypi-teradataml-creditcard_data", "common-winequality_white"):
         assert collect.LEFT_OUT.search(name)
     assert not collect.LEFT_OUT.search("r-VIM-colic")
+
+
+def test_samples_of_known_tables_are_known_and_tables_of_the_same_kind_are_not(tmp_path):
+    draw = np.random.default_rng(0)
+    place = draw.uniform(0, 360, (5000, 1)).round()
+    height = (2000 + 400 * draw.gamma(3, 1, (5000, 3)) + place).round()
+    known = np.c_[place, height, draw.normal(size=(5000, 1))]
+    np.savez(tmp_path / "1_hills.npz", X=known, y=np.zeros(5000))
+    np.savez(tmp_path / "pack.npz", **{"odd/hills/context": known[:800], "odd/hills/y": [0]})
+    some = known[draw.permutation(800)[:600]]
+    parts = {str(i): column for i, column in enumerate(some.T[[2, 0, 3]])}
+    noise = {f"noise {i}": draw.normal(size=600) for i in range(4)}
+    other = {"angle": draw.uniform(0, 360, 600).round(), **noise}
+    for path in (tmp_path, tmp_path / "pack.npz"):
+        assert Known([path]).has({**parts, **noise})
+        assert not Known([path]).has(other)
+    assert not Known([]).has(parts)
 
 
 @pytest.mark.parametrize(

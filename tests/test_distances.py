@@ -69,15 +69,16 @@ def test_a_few_outliers_side_by_side_do_not_vouch_for_each_other():
     assert there < np.quantile(model.score_samples(table(200, seed=2)), 0.01)
 
 
-def test_no_row_vouches_for_itself_and_copies_only_where_repeats_count():
+def test_no_row_vouches_for_itself_nor_its_copies_in_a_drawn_up_table():
     X = table(200)
-    X = np.r_[X, X[:100]]
-    hidden, counted = fitted(X), fitted(X, repeats=1e-9)
-    assert len(hidden.reference_.distances().known) == 200
-    assert len(counted.reference_.distances().known) == 300
-    for model in (hidden, counted):
-        own = model.score_samples(X)
-        np.testing.assert_allclose(np.sort(model.reference_.calibration()), np.sort(own), atol=1e-7)
+    drawn_up, by_itself = fitted(np.r_[X, X[:100]]), fitted(np.r_[X, np.repeat(X[:2], 50, 0)])
+    assert len(drawn_up.reference_.judges().distances.known) == 200
+    assert len(by_itself.reference_.judges().distances.known) == 300
+    for model in (drawn_up, by_itself):
+        own, rows = model.reference_.calibration(), model.reference_.group
+        _, first = np.unique(rows, return_index=True)
+        scores = model.score_samples(X)
+        np.testing.assert_allclose(np.sort(own[first]), np.sort(scores), atol=1e-7)
     new = table(400, seed=1)
     assert abs(fitted(table(400)).p_values(new).mean() - 0.5) < 0.06
 

@@ -27,6 +27,7 @@ from tabiced.calibration import false_discoveries, p_values, threshold
 from tabiced.contexts import make_views
 from tabiced.model import Network
 from tabiced.prior import Prior
+from tabiced.rows import is_drawn_up
 from tabiced.scoring import Scoring
 from tabiced.table import read_table
 from tabiced.weights import SHIPPED, WeightsError, save_network
@@ -241,21 +242,51 @@ def test_copies_do_not_vouch_for_each_other_in_fit_predict(weights: Network):
     assert 0 < (labels == -1).mean() < 0.15
 
 
-def test_repeats_vouch_for_a_row_that_is_scored_again():
+@pytest.mark.parametrize("drawn_up", [True, False])
+def test_a_row_that_came_before_gains_and_one_of_the_reference_if_it_has_copies(drawn_up: bool):
     X = gaussian(60)
-    copied = np.r_[X, X[:30], X[:10]]
+    copied = np.r_[X, X[:30], X[:10]] if drawn_up else np.r_[X, np.repeat(X[:10], 4, 0)]
     model = ICED(weights=with_repeats()).fit(copied)
-    scores = model.score_samples(copied)
     reference = model.reference_
+    assert reference.hides_copies(own=False) == drawn_up
     encoded = model.plan_.encode(read_table(X))
-    _, folds = reference.locate(encoded)
-    familiar = 0.5 * -math.log((30 + 1) / (100 + 1))  # 30 of 100 rows occur once
-    for i, others in {0: 2, 20: 1, 50: 0}.items():
-        context = reference.without(folds[i])
-        assert (context.rows == encoded[i]).all(1).sum() == others
-        expected = context.energy(encoded[i : i + 1]) + familiar * (others > 0)
-        np.testing.assert_allclose(scores[i], expected, atol=TOLERANCE)
-    np.testing.assert_array_equal(np.sort(reference.calibration()), np.sort(scores))
+    match, folds = reference.locate(encoded)
+    once = 30 if drawn_up else 50
+    familiar = 0.5 * -math.log((once + 1) / (100 + 1))  # so many of 100 rows occur once
+    scores, new = model.score_samples(X), model.score_samples(X[:1] + 0.01)
+    calibration = reference.calibration()
+    own = dict(zip(reference.group.tolist(), calibration.tolist(), strict=True))
+    for i in (0, 20, 50):
+        copies, context = reference.count[match[i]], reference.without(folds[i])
+        vouching = 0 if drawn_up else copies - 1
+        assert (context.rows == encoded[i]).all(1).sum() == vouching
+        outside = context.energy(encoded[i : i + 1])
+        np.testing.assert_allclose(scores[i], outside + familiar, atol=TOLERANCE)
+        np.testing.assert_allclose(own[match[i]], outside + familiar * (copies > 1), atol=TOLERANCE)
+    query = model.plan_.encode(read_table(X[:1] + 0.01))
+    np.testing.assert_allclose(new, reference.without(-1).energy(query), atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_tables_whose_rows_were_drawn_with_replacement_are_recognised(seed: int):
+    rng = np.random.default_rng(seed)
+    for rows in (60, 200, 700):
+        draws = np.unique(rng.integers(rows, size=700), return_counts=True)[1]
+        assert is_drawn_up(draws)
+        unequal = rng.choice(rows, size=700, p=rng.dirichlet(np.full(rows, 0.3)))
+        assert not is_drawn_up(np.unique(unequal, return_counts=True)[1])
+    assert not is_drawn_up(np.ones(500, int))
+    assert not is_drawn_up(np.r_[np.ones(500, int), 2, 2, 2])
+
+
+def test_new_rows_of_a_drawn_up_table_raise_as_many_alarms_as_wanted():
+    rng = np.random.default_rng(0)
+    X = gaussian(150)
+    rates = []
+    for _ in range(8):
+        model = ICED(false_alarm_rate=0.1).fit(X[rng.integers(150, size=300)])
+        rates.append((model.predict(X[rng.integers(150, size=300)]) == -1).mean())
+    assert 0.02 < np.mean(rates) < 0.13
 
 
 def test_in_discrete_tables_one_copy_leaves():

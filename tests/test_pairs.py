@@ -67,7 +67,7 @@ def test_lengths_are_those_of_one_row_and_pair_at_a_time():
     X = table(JUDGES + 60, 5)
     model = fitted(X)
     reference = model.reference_.matrix[model.reference_.first]
-    pairs = model.reference_.pairs()
+    pairs = model.reference_.judges().pairs
     assert (pairs.place >= 0).sum(1).tolist() == [JUDGES] * LEAST
     new = table(3, 5, seed=1).astype(np.float32)
     with torch.inference_mode():
@@ -78,10 +78,10 @@ def test_lengths_are_those_of_one_row_and_pair_at_a_time():
         np.testing.assert_allclose(pairs._length(reference[known], known), expected, rtol=1e-4)
 
 
-def test_a_reference_row_does_not_judge_itself_and_copies_do_not_either():
+def test_a_reference_row_does_not_judge_itself_and_copies_of_drawn_up_tables_do_not_either():
     X = table(300, 4)
     reference = fitted(np.r_[X, X[:200]]).reference_
-    pairs = reference.pairs()
+    pairs = reference.judges().pairs
     assert pairs.place.shape[1] == 300
     encoded = reference.matrix[reference.first]
     alone, vouched = (pairs(encoded, own) for own in (np.arange(300), np.full(300, -1)))
@@ -89,13 +89,12 @@ def test_a_reference_row_does_not_judge_itself_and_copies_do_not_either():
     np.testing.assert_allclose(reference.calibration(), alone[reference.group])
 
 
-def test_copies_judge_each_other_where_repeats_count():
-    network = branched(pairs=1.0, repeats=1e-9)
+def test_copies_judge_each_other_where_rows_come_again_by_themselves():
     X = table(300, 4)
-    reference = ICED(weights=network).fit(np.r_[X, X[:200]]).reference_
-    assert reference.pairs().place.shape[1] == 500
-    assert reference.pairs(own=True).place.shape[1] == 300
-    pairs, encoded = reference.pairs(), reference.matrix[reference.first]
+    reference = fitted(np.r_[X, np.repeat(X[:4], 50, 0)]).reference_
+    assert reference.judges().pairs.place.shape[1] == 500
+    assert reference.judges(own=True).pairs.place.shape[1] == 300
+    pairs, encoded = reference.judges().pairs, reference.matrix[reference.first]
     np.testing.assert_allclose(
         reference.calibration(), pairs(encoded, reference.first)[reference.group], atol=1e-7
     )

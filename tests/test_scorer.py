@@ -208,7 +208,7 @@ def test_what_is_typical_is_learned_from_real_tables(collection, tmp_path):
     rates = ("--muon-rate", 3e-3, "--adam-rate", 3e-3, "--evaluation-tables", 5)
     more = ("--real", collection, "--real-share", 0.8, "--steps", 80, "--save-steps", 20)
     learner = trainer(tmp_path, *more, *rates)
-    suite = RealSuite(learner.network, learner.real[True], each=5)
+    suite = RealSuite(learner.network, learner.held_out, each=5)
     before = suite.accuracy(learner.network)
     learner.run()
     log = read_log(tmp_path)

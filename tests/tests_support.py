@@ -1,6 +1,7 @@
 """What several test files share."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -35,6 +36,8 @@ def mixed_table(seed: int = 0, rows: int = 60) -> torch.Tensor:
 def pretraining_script(name: str) -> ModuleType:
     """Return a script of the folder `pretraining` as a module."""
     path = Path(__file__).parents[1] / "pretraining" / f"{name}.py"
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # they import each other
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

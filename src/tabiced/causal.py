@@ -16,7 +16,7 @@ from itertools import count, islice
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed  # type: ignore[import-untyped]
 from torch import Tensor
 
 from tabiced.labelled import OUTLYING, outlyingness

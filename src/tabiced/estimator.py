@@ -38,8 +38,8 @@ class ICED(OutlierMixin, BaseEstimator):
     that carry over well from table to table and with how far out the cells of a row lie.
 
     A row is always judged by a context it is not part of: a reference row that is scored again is
-    left out first, so `fit(X).predict(X)` does not flatter the rows of X. `fit_predict` leaves out
-    all exact copies of a row, too.
+    left out first, so `fit(X).predict(X)` does not flatter the rows of X. Where X repeats its rows,
+    having been there before does count for them; `fit_predict` searches X for its own outliers.
 
     Parameters
     ----------

@@ -3,9 +3,13 @@
 Rows that equal no reference row are scored against all of the reference. A row that does equal one
 is scored against a context from which that row was left out, together with the rest of its fold. So
 reference rows and new rows get comparable scores, no row vouches for itself, and the scores of the
-reference rows calibrate p-values. Of a row that the reference has several times one leaves, and the
-others vouch for it. Only where the reference's own rows are searched for outliers all of them
-leave, unless the table is discrete and copies are what frequency means.
+reference rows calibrate p-values.
+
+Of a row that the reference has several times one leaves, and the others vouch for it: where rows
+come again by themselves, that is frequency. Where a table was drawn up, its rows drawn with
+replacement, each row judges once, and copies of a row leave with it. So they do where the rows of a
+measured table are searched for outliers. That a row has been there before is told apart from this,
+by a number that is added to its score. Log-densities count all rows.
 
 A score, how typical a row is, has the parts that `Scoring` says; that of the network is by its
 `scorer`, where it has one. Log-densities are the network's own energies.
@@ -16,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +29,7 @@ from tabiced.contexts import Reader, Reading
 from tabiced.distances import Distances
 from tabiced.model import JUDGEMENTS
 from tabiced.pairs import Pairs
-from tabiced.rows import Copies, hash_rows, is_measured
+from tabiced.rows import Copies, hash_rows, is_drawn_up, is_measured
 from tabiced.scoring import Scoring
 from tabiced.tails import Tails
 
@@ -34,7 +38,37 @@ FOLDS_SMALL, FOLDS = 10, 5
 ENERGY, BRANCH = map(JUDGEMENTS.index, ("energy", "branch"))
 HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 
-Part = TypeVar("Part", Pairs, Distances)
+
+class Judges:
+    """Rows that judge others, and what parts of scores make of them, once it is needed."""
+
+    def __init__(self, rows: np.ndarray, reader: Reader):
+        self.rows, self.reader = rows, reader
+
+    def read(self, scoring: Scoring) -> None:
+        """Make what scores need."""
+        needed = {"tails": scoring.tails, "component_tails": scoring.components}
+        needed |= {"pairs": scoring.pairs, "distances": scoring.distances}
+        for name, share in needed.items():
+            if share:
+                getattr(self, name)
+
+    @cached_property
+    def tails(self) -> Tails:
+        return Tails(self.rows)
+
+    @cached_property
+    def component_tails(self) -> tuple[Components, Tails]:
+        components = Components(self.rows)
+        return components, Tails(components(self.rows))
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        return Pairs(self.rows, self.reader)
+
+    @cached_property
+    def distances(self) -> Distances:
+        return Distances(self.rows, self.reader.device)
 
 
 class Reference:
@@ -60,8 +94,7 @@ class Reference:
     def _forget(self) -> None:
         self.whole = Reading(self.reader, self.matrix)
         self.readings: dict[tuple[int, bool, bool], Reading] = {}
-        self.known_pairs: dict[bool, Pairs] = {}
-        self.known_distances: dict[bool, Distances] = {}
+        self.known_judges: dict[bool, Judges] = {}
         self.copies = Copies(self.matrix[self.first])
         self.count = np.bincount(self.group)  # of each distinct row
         self.judged: dict[tuple[bool, bool], np.ndarray] = {}  # what `_judge` knows already
@@ -78,18 +111,18 @@ class Reference:
     def without(self, fold: int, own: bool = False, dense: bool = False) -> Reading:
         """Return the context that lacks the rows of a fold; fold -1 lacks none.
 
-        Of equal rows one leaves. If `own` rows of the reference are searched for outliers, all do:
-        exact copies of a measured row are an artefact of how the table was made. `dense`: it is for
-        log-densities, and the network sees all of it.
+        `own` rows of the reference are searched for outliers. `dense`: it is for log-densities, and
+        the network sees all of it.
         """
-        dense = dense or self._scores_densely
+        hides = self.hides_copies(own) and not dense
+        dense = dense or (self._scores_densely and not hides)
         if fold < 0 and dense:
             return self.whole
-        place = fold, fold >= 0 and self._hides_copies(own), dense
+        place = fold, hides, dense
         if place not in self.readings:
+            first = self.first[self.group] == np.arange(len(self.group))
             stays = self.fold[self.group] != fold
-            if not place[1]:
-                stays |= self.first[self.group] != np.arange(len(self.group))
+            stays = stays & first if hides else stays | ~first  # of equal rows one leaves
             shown = None if dense else self.scoring.rows or None
             self.readings[place] = Reading(self.reader, self.matrix[stays], shown, not dense)
         return self.readings[place]
@@ -100,10 +133,24 @@ class Reference:
         sees_all = not 0 < self.scoring.rows < len(self.matrix)
         return sees_all and self.reader.scoring_network is self.reader.network
 
+    def hides_copies(self, own: bool) -> bool:
+        """Tell whether rows are judged by each distinct row once."""
+        repeated = len(self.first) < len(self.group)
+        return repeated and (is_drawn_up(self.count) or (own and self.is_measured))
+
+    def judges(self, own: bool = False) -> Judges:
+        """Return the rows that judge others: all, or each distinct one once."""
+        hides = self.hides_copies(own)
+        if hides not in self.known_judges:
+            rows = self.matrix[self.first] if hides else self.matrix
+            self.known_judges[hides] = Judges(rows, self.reader)
+        return self.known_judges[hides]
+
     def calibration(self, own: bool = False) -> np.ndarray:
         """Return the scores (n,) of the reference rows, each judged from outside."""
         judgements, distinct = self._judge(self.fold, own), np.arange(len(self.first))
-        return self._mixed(judgements, self.matrix[self.first], distinct, own)[self.group]
+        score = self._mixed(judgements, self.matrix[self.first], distinct, own)
+        return (score + self._gain_by_copies(self.count - 1, own))[self.group]
 
     def _mixed(
         self,
@@ -113,9 +160,8 @@ class Reference:
         own: bool,
         strange: np.ndarray | float = 0.0,
     ) -> np.ndarray:
-        """Turn judgements of rows, located at `match`, into scores."""
-        parts = self._parts(judgements, rows, match, own, strange)
-        return self.scoring.blend(parts) + self._gain_by_copies(match, own)
+        """Turn judgements of rows, located at `match`, into scores, but for what copies add."""
+        return self.scoring.blend(self._parts(judgements, rows, match, own, strange))
 
     def _parts(
         self,
@@ -126,72 +172,38 @@ class Reference:
         strange: np.ndarray | float,
     ) -> dict[str, np.ndarray]:
         """Return the parts of scores, those that count, by the names of `Scoring.shares`."""
-        known = match >= 0
+        known, judges = match >= 0, self.judges(own)
 
         def components() -> np.ndarray:
-            rotate, tails = self.component_tails
+            rotate, tails = judges.component_tails
             return tails(rotate(rows), known)
 
-        place = match if self._hides_copies(own) else self.first[match]
-        place = np.where(known, place, -1)  # among the rows of `_judges`
+        place = match if self.hides_copies(own) else self.first[match]
+        place = np.where(known, place, -1)  # among the judges
 
         ways: dict[str, Callable[[], np.ndarray]] = {
             "network": lambda: judgements[:, ENERGY],
             "branch": lambda: judgements[:, BRANCH],
-            "tails": lambda: self.tails(rows, known, strange),
+            "tails": lambda: judges.tails(rows, known, strange),
             "components": components,
-            "pairs": lambda: self.pairs(own)(rows, place),
-            "distances": lambda: self.distances(own)(rows, place),
+            "pairs": lambda: judges.pairs(rows, place),
+            "distances": lambda: judges.distances(rows, place),
         }
         return {name: ways[name]() for name, share in self.scoring.shares.items() if share > 0}
 
-    def _gain_by_copies(self, match: np.ndarray, own: bool) -> np.ndarray:
-        """Return what a score gains where the reference has copies of a row (m,)."""
-        if not self.scoring.repeats or self._hides_copies(own):
-            return np.zeros(len(match))
-        repeated = (match >= 0) & (self.count[match] > 1)
-        return self.scoring.repeats * self.familiarity * repeated
+    def _gain_by_copies(self, copies: np.ndarray, own: bool) -> np.ndarray:
+        """Return what scores gain (m,) where the reference has so many copies of a row.
+
+        Nothing where these must not vouch for rows of the reference, its `own`.
+        """
+        if not self.scoring.repeats or (own and self.hides_copies(own)):
+            return np.zeros(len(copies))
+        return self.scoring.repeats * self.familiarity * (copies > 0)
 
     def read(self) -> None:
         """Prepare all that judges new rows now, not at the first query."""
         self.without(-1).read()
-        if self.scoring.tails:
-            _ = self.tails
-        if self.scoring.components:
-            _ = self.component_tails
-        if self.scoring.pairs:
-            self.pairs()
-        if self.scoring.distances:
-            self.distances()
-
-    @cached_property
-    def tails(self) -> Tails:
-        return Tails(self.matrix)
-
-    @cached_property
-    def component_tails(self) -> tuple[Components, Tails]:
-        components = Components(self.matrix)
-        return components, Tails(components(self.matrix))
-
-    def pairs(self, own: bool = False) -> Pairs:
-        return self._made_once(self.known_pairs, own, lambda rows: Pairs(rows, self.reader))
-
-    def distances(self, own: bool = False) -> Distances:
-        device = self.reader.device
-        return self._made_once(self.known_distances, own, lambda rows: Distances(rows, device))
-
-    def _made_once(
-        self, known: dict[bool, Part], own: bool, make: Callable[[np.ndarray], Part]
-    ) -> Part:
-        """Return what was made of the rows that judge, with or without copies; make it if new."""
-        hides = self._hides_copies(own)
-        if hides not in known:
-            known[hides] = make(self._judges(hides))
-        return known[hides]
-
-    def _judges(self, hides_copies: bool) -> np.ndarray:
-        """Return all reference rows, or each distinct one once."""
-        return self.matrix[self.first] if hides_copies else self.matrix
+        self.judges().read(self.scoring)
 
     @cached_property
     def familiarity(self) -> float:
@@ -202,13 +214,9 @@ class Reference:
         """
         return -math.log(((self.count == 1).sum() + 1) / (len(self.group) + 1))
 
-    def _hides_copies(self, own: bool) -> bool:
-        """Tell whether a row is judged without its copies, too, or just without itself."""
-        return self.is_measured and (own or not self.scoring.repeats)
-
     def _judge(self, folds: np.ndarray, own: bool, dense: bool = False) -> np.ndarray:
         """Return judgements of the distinct rows, known at least for those of some folds."""
-        hides = self._hides_copies(own) and len(self.first) < len(self.group)
+        hides = self.hides_copies(own) and not dense
         unknown = np.full((len(self.first), len(JUDGEMENTS)), np.nan)
         judged = self.judged.setdefault((hides, dense or self._scores_densely), unknown)
         for fold in np.unique(folds):
@@ -229,7 +237,7 @@ class Reference:
         """Return how typical encoded rows (m, width) are.
 
         Each has `strange` (m,) cells in columns that are constant in the reference. `own`: the rows
-        are the reference's, and copies of a row must not vouch for it.
+        are the reference's, and no row is a copy of itself.
         """
         parts, gain = self.parts(rows, strange, own)
         return self.scoring.blend(parts) + gain
@@ -239,9 +247,9 @@ class Reference:
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return what `score` puts together: the parts, and what is added for copies."""
         match, folds = (np.where(strange, -1, found) for found in self.locate(rows))
-        judgements = self._judgements(rows, match, folds, own)
-        parts = self._parts(judgements, rows, match, own, strange)
-        return parts, self._gain_by_copies(match, own)
+        parts = self._parts(self._judgements(rows, match, folds, own), rows, match, own, strange)
+        copies = np.where(match >= 0, self.count[match] - own, 0)
+        return parts, self._gain_by_copies(copies, own)
 
     def _judgements(
         self,
@@ -255,7 +263,7 @@ class Reference:
         known = match >= 0
         out = np.empty((len(rows), len(JUDGEMENTS)))
         out[known] = self._judge(folds[known], own, dense)[match[known]]
-        out[~known] = self.without(-1, dense=dense).judge(rows[~known])
+        out[~known] = self.without(-1, own, dense).judge(rows[~known])
         return out
 
     def log_density(self, rows: np.ndarray) -> np.ndarray:

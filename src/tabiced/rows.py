@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 SAME = 1e-5  # copies differ by no more than float32 input or a few printed digits would change
+DRAWN_UP = 0.5  # draws per row from which on one can tell, and a table is called drawn up
+MOST_UNEQUAL = 1.5  # variance of its counts, relative to that of draws
 GOLDEN = 0x9E3779B97F4A7C15
 COMPARED_CELLS = 2**20  # cells of queries compared with reference rows at once
 
@@ -77,6 +79,20 @@ def is_measured(distinct: np.ndarray) -> bool:
     """Tell whether some column of distinct rows is so fine that equal rows are no coincidence."""
     most = max(len(np.unique(column)) for column in distinct.T)
     return most > len(distinct) / 2
+
+
+def is_drawn_up(count: np.ndarray) -> bool:
+    """Tell from how often each distinct row occurs whether rows were drawn with replacement.
+
+    Then counts are Poisson but for the zeros, of which nobody knows: their mean m = n / u is
+    rate / (1 - exp(-rate)), their variance m (1 + rate - m). Rows that come again by themselves,
+    defaults or round numbers, do so far more unequally.
+    """
+    mean = count.mean()
+    rate = mean
+    for _ in range(100):  # a contraction, fast but for rates that are too small anyway
+        rate = mean * -np.expm1(-rate)
+    return bool(rate >= DRAWN_UP and count.var() <= MOST_UNEQUAL * mean * (1 + rate - mean))
 
 
 class Copies:

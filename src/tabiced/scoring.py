@@ -19,7 +19,7 @@ class Scoring:
     pairs: Share of `Pairs`.
     distances: Share of `Distances`.
     sharpness: How far the lowest part decides: 0 the mean of all, many the least of all.
-    repeats: Weight of what exact repeats of a row tell; 0: copies of measured rows do not count.
+    repeats: Weight of a row's having been there before.
     rows: How many reference rows the layers of the network see; 0: all. The other parts, and the
         statistics of rows that the layers start from, are of all.
     """
