@@ -72,7 +72,7 @@ def _endless(generator: torch.Generator, first: int) -> Iterator[tuple[np.ndarra
         cells, score = graph.shown(), graph.strangeness()
         # The least strange rows are normal, the strangest anomalies; rows between are left out.
         normal_share = torch.where(graph.broken, RIGHT, 0.35 + 0.55 * graph.uniform(BATCH, 1))
-        rank = score.argsort(1).argsort(1) / DRAWN
+        rank = _ranks(score) / DRAWN
         gap = 0.1 * graph.uniform(BATCH, 1) * (1 - normal_share)
         for i in range(BATCH):
             normal = cells[i][rank[i] < normal_share[i]][:NORMAL]
@@ -89,7 +89,7 @@ def _endless(generator: torch.Generator, first: int) -> Iterator[tuple[np.ndarra
 def _is_learnable(normal: Tensor, anomalies: Tensor) -> bool:
     """Tell whether neighbours with known labels find the anomalies, but not all of them."""
     rows = torch.cat([normal, anomalies])
-    ranks = rows.argsort(0).argsort(0).float()
+    ranks = _ranks(rows.T).T.float()
     gaps = torch.cdist(ranks, ranks, p=1).fill_diagonal_(torch.inf)
     near = gaps.topk(VOTERS, largest=False).indices
     votes = (near >= len(normal)).float().mean(1)
@@ -112,8 +112,9 @@ class _Graph:
         self.broken = self.uniform(BATCH, 1) < BROKEN
         late = torch.arange(DRAWN, device=self.device) >= RIGHT * DRAWN
         self.wrong = self.broken & late  # B N: rows in which something breaks
-        self.tools = self.uniform(BATCH, nodes) < 2.5 / nodes * (0.4 + self.uniform(BATCH, 1))
-        self.tools[:, 0] |= ~self.tools.any(1)
+        self.breaks = self.uniform(BATCH, nodes) < 2.5 / nodes * (0.4 + self.uniform(BATCH, 1))
+        self.breaks[:, 0] |= ~self.breaks.any(1)
+        self.order = self.uniform(BATCH, nodes).argsort(1)  # the first are shown, the last is not
         for node in range(nodes):
             self.values[..., node] = self._node(node)
 
@@ -193,26 +194,24 @@ class _Graph:
         noisy = x + shift * self.normal(BATCH, DRAWN)
         ways = [x + shift, noisy, x.gather(1, order), shift.expand_as(x) + 0.1 * x]
         wrong = self.chosen(ways, [0.3, 0.2, 0.35, 0.15])
-        return torch.where(self.wrong & self.tools[:, node : node + 1], wrong, x)
+        return torch.where(self.wrong & self.breaks[:, node : node + 1], wrong, x)
 
     def _binned(self, x: Tensor) -> Tensor:
         """Round to a few levels, evenly spaced or of equal counts, in some tables out of order."""
         levels = 2 + (18 * self.uniform(BATCH, 1).square() * self.uniform(BATCH, 1)).long()
         even = ((x.clamp(-2.5, 2.5) + 2.5) / 5 * levels).long().minimum(levels - 1)
-        rank = x.argsort(1).argsort(1) * levels // DRAWN
+        rank = _ranks(x + 1e-3 * self.uniform(BATCH, DRAWN)) * levels // DRAWN
         level = torch.where(self.uniform(BATCH, 1) < 0.5, even, rank)
         other = self.normal(BATCH, 20).argsort(1).gather(1, level)
         return _standard(torch.where(self.uniform(BATCH, 1) < 0.3, other, level).float())
 
     def shown(self) -> Tensor:
-        """Return the columns (B, N, d) that are shown, never the last node, which is kept back."""
-        nodes = self.values.shape[2]
-        self.order = self.uniform(BATCH, nodes).argsort(1)
+        """Return the columns (B, N, d) that are shown."""
         # What is broken is shown, at least some of it: nobody could see it otherwise.
-        seen = self.order[:, : self.columns]
-        tool = self.tools.float().argmax(1)
-        missing = self.broken[:, 0] & (seen != tool[:, None]).all(1)
-        seen[:, 0] = torch.where(missing, tool, seen[:, 0])
+        seen = self.order[:, : self.columns].clone()
+        culprit = self.breaks.float().argmax(1)
+        missing = self.broken[:, 0] & (seen != culprit[:, None]).all(1)
+        seen[:, 0] = torch.where(missing, culprit, seen[:, 0])
         return self.values.gather(2, seen[:, None].expand(-1, DRAWN, -1))
 
     def strangeness(self) -> Tensor:
@@ -220,7 +219,7 @@ class _Graph:
         hidden = self.order[:, -1:]
         value = self.values.gather(2, hidden[:, None].expand(-1, DRAWN, -1))[..., 0]
         jitter = 1e-3 * self.uniform(BATCH, DRAWN)
-        rank = (value + jitter).argsort(1).argsort(1) / DRAWN
+        rank = _ranks(value + jitter) / DRAWN
         # High values, low ones, those far from some place, or classes: places in random order.
         middle = (rank - self.uniform(BATCH, 1)).abs()
         classes = 2 + (self.uniform(BATCH, 1) * 10).long()
@@ -229,6 +228,12 @@ class _Graph:
         ways = [rank, 1 - rank, middle, shuffled + jitter]
         told = self.chosen(ways, [0.25, 0.25, 0.2, 0.3])
         return torch.where(self.broken, self.wrong + jitter, told)
+
+
+def _ranks(x: Tensor) -> Tensor:
+    """Count the smaller values in each row of x: equal ones have equal ranks, wherever they are."""
+    x = x.contiguous()
+    return torch.searchsorted(x.sort(1).values, x)
 
 
 def _standard(x: Tensor) -> Tensor:
