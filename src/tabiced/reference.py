@@ -97,6 +97,7 @@ class Reference:
         self.known_judges: dict[bool, Judges] = {}
         self.copies = Copies(self.matrix[self.first])
         self.count = np.bincount(self.group)  # of each distinct row
+        self.is_drawn_up = is_drawn_up(self.count)
         self.judged: dict[tuple[bool, bool], np.ndarray] = {}  # what `_judge` knows already
         self.usual_surprise: np.ndarray | None = None  # of reference cells, for explanations
 
@@ -136,7 +137,7 @@ class Reference:
     def hides_copies(self, own: bool) -> bool:
         """Tell whether rows are judged by each distinct row once."""
         repeated = len(self.first) < len(self.group)
-        return repeated and (is_drawn_up(self.count) or (own and self.is_measured))
+        return repeated and (self.is_drawn_up or (own and self.is_measured))
 
     def judges(self, own: bool = False) -> Judges:
         """Return the rows that judge others: all, or each distinct one once."""
