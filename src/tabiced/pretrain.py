@@ -32,12 +32,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
-from tabiced.causal import make_tables
 from tabiced.curriculum import CURRICULA, Batch, Feed
 from tabiced.distributed import Group
 from tabiced.evaluation import RealSuite, Suite
 from tabiced.graphs import Graphed, GraphedBackward
-from tabiced.labelled import LabelledTables, is_held_out, normal_queries, read_collection
+from tabiced.labelled import Labelled, LabelledTables, is_held_out, normal_queries, read_collection
 from tabiced.loss import LossConfig, Targets, total_loss, typical_loss
 from tabiced.model import (
     Network,
@@ -136,7 +135,11 @@ class Trainer:
             {name: table for name, table in collected.items() if is_held_out(name) == kept}
             for kept in (False, True)
         )
-        made = make_tables(o.made, o.seed) if o.made else {}
+        made: Labelled = {}
+        if o.made:  # only then are processes to be started
+            from tabiced.causal import make_tables
+
+            made = make_tables(o.made, o.seed)
         self.labelled = (
             LabelledTables(trained, self.device, made, o.made_share) if trained or made else None
         )
