@@ -10,6 +10,7 @@ reach.
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -79,7 +80,10 @@ class Group:
         return found
 
     def leave(self) -> None:
-        """Part from the others once all are done: a connection cut early aborts its other end."""
+        """End the process, once all are done: a connection cut early aborts its other end."""
         if self.size > 1 and dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)  # threads of gloo's may outlive the group, and at a normal end abort it
