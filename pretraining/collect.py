@@ -118,11 +118,10 @@ def frames(
                 frame = pd.read_csv(path, header=None, skipinitialspace=True, na_values="?")
                 yield f"keel-{path.stem}", frame.set_axis([f"c{c}" for c in frame], axis=1)
     further = [common_tables(), package_tables(), r_tables(library) if library else ()]
+    further.append(folder_tables(folder) if folder else ())
     for name, frame in (item for source in further for item in source):
         if not EXCLUDED.search(name.split("-", 2)[-1]) and not LEFT_OUT.search(name):
             yield name, frame
-    if folder:
-        yield from folder_tables(folder)
 
 
 def common_tables() -> Iterator[tuple[str, pd.DataFrame]]:

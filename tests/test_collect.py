@@ -176,3 +176,21 @@ def test_numbers_are_rounded_little():
     np.testing.assert_allclose(collect.coarse(cells), cells, rtol=2.0**-16)
     whole = np.array([0.0, 1, -7, 2023, 65535])
     np.testing.assert_array_equal(collect.coarse(whole), whole)
+
+
+def test_tables_of_a_folder_are_read_with_the_heads_of_orange_and_gretl(tmp_path):
+    for package in ("debian/gretl", "pypi/a-b"):
+        (tmp_path / package).mkdir(parents=True)
+    rows = "".join(f"<obs>{i} {i / 2} NA</obs>" for i in range(5))
+    variables = "".join(f'<variable name="{name}"/>' for name in "xyz")
+    text = f"<gretldata>{variables}<observations>{rows}</observations></gretldata>"
+    (tmp_path / "debian/gretl/plain.gdt").write_text(text)
+    (tmp_path / "debian/gretl/packed.gdt").write_bytes(gzip.compress(text.encode()))
+    head = "size\tkind\nc\td\n\tclass\n"
+    (tmp_path / "pypi/a-b/orange.tab").write_text(head + "1.5\tx\n2.5\ty\n")
+    (tmp_path / "pypi/a-b/readme.md").write_text("no table")
+    found = dict(collect.folder_tables(tmp_path))
+    assert list(found) == ["debian-gretl-packed", "debian-gretl-plain", "pypi-a_b-orange"]
+    for name in ("debian-gretl-packed", "debian-gretl-plain"):
+        assert found[name]["y"].tolist() == [0, 0.5, 1, 1.5, 2] and found[name]["z"].isna().all()
+    assert found["pypi-a_b-orange"].to_dict("list") == {"size": [1.5, 2.5], "kind": ["x", "y"]}
