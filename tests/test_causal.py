@@ -5,6 +5,7 @@ import torch
 
 from tabiced import causal
 from tabiced.labelled import OUTLYING, LabelledTables, normal_queries, outlyingness
+from tabiced.pretrain import Trainer, parse
 
 
 def test_tables_depend_on_the_seed_alone_and_are_complete():
@@ -69,3 +70,17 @@ def test_a_share_of_the_draws_goes_to_made_up_tables():
     assert abs(share - 0.25) < 0.04
     assert normal_queries(40) == 30
     np.testing.assert_allclose(tables.share[:4].tolist(), [0.125] * 3 + [0.375], rtol=1e-5)
+
+
+def test_a_run_may_learn_from_made_up_tables_alone(tmp_path):
+    said = f"--run {tmp_path} --size tiny --made 8 --real-share 1 --curriculum toy --steps 2"
+    said += " --row-budget 2000 --cell-budget 20000 --evaluation-tables 0 --device cpu --seed 5"
+    trainer = Trainer(parse(said.split()))
+    trainer.run()
+    assert trainer.step == 2 and trainer.held_out is None
+    made = causal.make_tables(8, seed=5, jobs=1)
+    cells = np.concatenate([np.concatenate(pair).ravel() for pair in made.values()])
+    np.testing.assert_array_equal(trainer.labelled.cells.numpy(), cells)
+    losses = (tmp_path / "log.csv").read_text().splitlines()
+    told = dict(zip(losses[0].split(","), losses[-1].split(","), strict=True))
+    assert 0 < float(told["typical"]) < 5 and told["regression"] == "nan"
