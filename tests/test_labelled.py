@@ -19,7 +19,7 @@ from tabiced.labelled import (
     read_collection,
     write_collection,
 )
-from tabiced.loss import LossConfig, typical_loss
+from tabiced.loss import Labels, LossConfig, marking_loss, typical_loss
 
 COLUMNS, ROWS = 16, 1024  # of the numbering
 
@@ -74,6 +74,7 @@ def test_labels_are_right_and_no_row_is_asked_for_that_the_context_has(seed):
     assert first == 22
     assert (asked[:, :first] < normal).all() and (asked[:, first:] >= normal).all()
     outlying = context >= normal
+    assert (outlying == tasks.anomalous).all()
     assert (outlying.float().mean(1) <= MOST_DIRTY + 1 / 40).all()
     single = table[:, 0, 0] == 3  # one anomaly cannot be in both
     assert not outlying[single].any()
@@ -287,7 +288,10 @@ def test_tasks_of_one_package_are_held_out_together():
 def test_typical_loss_is_what_it_says():
     g = torch.Generator().manual_seed(0)
     normal, anomalies = torch.randn(3, 11, generator=g), torch.randn(3, 4, generator=g)
-    terms = typical_loss(normal, anomalies, LossConfig(typical=3.0, scale=0.25))
+    context, labels = torch.randn(3, 6, generator=g), Labels(torch.zeros(3, 6, dtype=torch.bool))
+    labels.context[0, :2] = labels.context[1, 4] = True  # the third has no anomalies
+    config = LossConfig(typical=3.0, scale=0.25, context=0.5)
+    terms = typical_loss(normal, anomalies, context, labels, config)
     pairs = [
         np.log1p(np.exp(float(anomalies[b, k] - normal[b, j])))
         for b in range(3)
@@ -302,5 +306,17 @@ def test_typical_loss_is_what_it_says():
     ends = np.sort(normal.numpy(), 1)[:, [1, 9]]
     scale = np.mean([huber(low + 1) + huber(high - 1) for low, high in ends])
     assert float(terms["scale"]) == pytest.approx(scale, rel=1e-5)
-    total = 3 * float(terms["typical"]) + 0.25 * float(terms["scale"])
+    marking = []
+    for energy, outlying in zip(context[:2], labels.context[:2], strict=True):
+        gaps = energy[outlying][:, None] - energy[~outlying]
+        marking.append(float(gaps.exp().log1p().mean()))
+    assert float(terms["marking"]) == pytest.approx(np.mean(marking), rel=1e-5)
+    total = 3 * (float(terms["typical"]) + 0.5 * float(terms["marking"])) + 0.25 * scale
     assert float(terms["total"]) == pytest.approx(total, rel=1e-5)
+
+
+def test_contexts_without_anomalies_have_nothing_to_mark():
+    energy = torch.randn(2, 5, requires_grad=True)
+    loss = marking_loss(energy, torch.zeros(2, 5, dtype=torch.bool))
+    loss.backward()
+    assert float(loss.detach()) == 0 and energy.grad is not None and not energy.grad.any()

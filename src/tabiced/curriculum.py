@@ -14,13 +14,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import itemgetter
 
 import torch
 from torch import Tensor
 
 from tabiced.description import Description, Rows
 from tabiced.labelled import LabelledTables, Tasks
-from tabiced.loss import Targets, make_targets
+from tabiced.loss import Labels, Targets, make_targets
 from tabiced.model import NetworkConfig
 from tabiced.prior import Prior, Tables
 
@@ -57,35 +58,30 @@ CURRICULA: dict[str, list[tuple[float, str]]] = {
 
 @dataclass
 class Batch:
-    """Tables of one shape, described and with their targets; without these, `labelled.Tasks`."""
+    """Tables of one shape, described and with targets or, if they are real, with labels."""
 
     context: Rows
     query: Rows
     column_key: Tensor  # B d
-    targets: Targets | None
+    targets: Targets | Labels
     code_order: Tensor  # max_columns: which codes name the columns
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors in a fixed order."""
-        targets = () if self.targets is None else self.targets.tensors()
         rows = (
             self.context.cells,
             self.context.statistics,
             self.query.cells,
             self.query.statistics,
         )
-        return [*rows, self.column_key, *targets, self.code_order]
+        return [*rows, self.column_key, *self.targets.tensors(), self.code_order]
 
     def clone(self) -> Batch:
-        targets = self.targets
-        if targets is not None:
-            energy, context, level = (t.clone() for t in targets.tensors())
-            targets = Targets(energy, context, level, targets.columns)
         return Batch(
             Rows(self.context.cells.clone(), self.context.statistics.clone()),
             Rows(self.query.cells.clone(), self.query.statistics.clone()),
             self.column_key.clone(),
-            targets,
+            self.targets.each(Tensor.clone),
             self.code_order.clone(),
         )
 
@@ -225,7 +221,11 @@ class Feed:
         with torch.no_grad():
             query = description(tables.query).to(self.feature_dtype)
         context = description.context.to(self.feature_dtype)
-        targets = make_targets(tables, description) if isinstance(tables, Tables) else None
+        targets: Targets | Labels
+        if isinstance(tables, Tables):
+            targets = make_targets(tables, description)
+        else:
+            targets = Labels(tables.anomalous)
         for start in range(0, count, size):
             part = slice(start, start + size)
             order = list(range(self.max_columns))
@@ -235,7 +235,7 @@ class Feed:
                 context[part],
                 query[part],
                 key,
-                None if targets is None else targets[part],
+                targets.each(itemgetter(part)),
                 torch.tensor(order, device=self.device),
             )
 

@@ -152,10 +152,12 @@ class Tasks:
 
     context: (B, n, d) float32.
     query: (B, m, d) float32.
+    anomalous: (B, n) bool: which of the context rows are anomalies.
     """
 
     context: Tensor
     query: Tensor
+    anomalous: Tensor
 
 
 class LabelledTables:
@@ -248,7 +250,8 @@ class LabelledTables:
             there = anomalous & draw.chance(ALSO_THERE)
             rows = draw.joined(rows, other.rows(there, columns))
             rows = draw.bent(rows)
-        return Tasks(rows[:, :context_rows], rows[:, context_rows:])
+        context, query = rows.split([context_rows, query_rows], 1)
+        return Tasks(context, query, anomalous[:, :context_rows])
 
 
 class _Draw:

@@ -6,6 +6,7 @@ log-densities (the anchors) become -1 and +1 (paper, section 3.2, target normali
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -25,9 +26,9 @@ class LossConfig:
     regression: float = 1.0
     ranking: float = 1.0
     level: float = 0.2
-    context: float = 0.5  # of the first two terms for context rows: marks the outliers among them
+    context: float = 0.5  # of ranking and regression for context rows: marks the outliers there
     band: tuple[float, float] = (-5.0, 5.0)
-    typical: float = 2.0  # for tasks of real tables, which have these two terms alone
+    typical: float = 2.0  # the ranking in tasks of real tables, which have no other regression
     scale: float = 0.5
     margin: float = 0.5
     huber: float | None = 1.0
@@ -46,12 +47,26 @@ class Targets:
     level: Tensor  # B 2: middle per column and log half-width, as the level head predicts them
     columns: int
 
-    def __getitem__(self, tables: slice) -> Targets:
-        energy, context, level = (t[tables] for t in self.tensors())
+    def each(self, change: Callable[[Tensor], Tensor]) -> Targets:
+        """Return the same with all tensors changed."""
+        energy, context, level = (change(t) for t in self.tensors())
         return Targets(energy, context, level, self.columns)
 
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self) -> tuple[Tensor, ...]:
         return self.energy, self.context, self.level
+
+
+@dataclass
+class Labels:
+    """Which context rows of a batch of real tables are anomalies (of the queries the last are)."""
+
+    context: Tensor  # B n, bool
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Labels:
+        return Labels(change(self.context))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.context,)
 
 
 def make_targets(tables: Tables, description: Description) -> Targets:
@@ -116,11 +131,25 @@ def level_loss(level: Tensor, targets: Targets) -> Tensor:
     )
 
 
-def typical_loss(normal: Tensor, anomalies: Tensor, config: LossConfig) -> dict[str, Tensor]:
+def marking_loss(energy: Tensor, anomalous: Tensor) -> Tensor:
+    """Mean of log(1 + exp(e_k - e_j)) over normal rows j and anomalies k (B, n) of a context.
+
+    The mean is over the tables that have both; 0 if there is none.
+    """
+    pairs = ~anomalous[:, :, None] & anomalous[:, None]  # B n n
+    total = torch.where(pairs, F.softplus(energy[:, None] - energy[:, :, None]), 0.0).sum((1, 2))
+    count = pairs.sum((1, 2))
+    return (total / count.clamp_min(1)).sum() / (count > 0).sum().clamp_min(1)
+
+
+def typical_loss(
+    normal: Tensor, anomalies: Tensor, context: Tensor, labels: Labels, config: LossConfig
+) -> dict[str, Tensor]:
     """Return terms by name, as `total_loss` does, for rows of real tables.
 
     Normal rows (B, p) are to be called more typical than anomalies (B, q); and, so that this can be
-    mixed with energies, the 10th and 90th percentile of the normal ones are to be -1 and +1.
+    mixed with energies, the 10th and 90th percentile of the normal ones are to be -1 and +1. Of the
+    context's rows (B, n) the anomalies are to be marked: who knows them is not misled by them.
     """
     ordered = normal.sort(1).values
     low, high = (ordered[:, round(p * (normal.shape[1] - 1))] for p in (0.1, 0.9))
@@ -128,8 +157,10 @@ def typical_loss(normal: Tensor, anomalies: Tensor, config: LossConfig) -> dict[
     terms = {
         "typical": F.softplus(anomalies[:, None] - normal[:, :, None]).mean(),
         "scale": F.huber_loss(low, -one) + F.huber_loss(high, one),
+        "marking": marking_loss(context, labels.context),
     }
-    terms["total"] = config.typical * terms["typical"] + config.scale * terms["scale"]
+    marked = terms["typical"] + config.context * terms["marking"]
+    terms["total"] = config.typical * marked + config.scale * terms["scale"]
     return terms
 
 

@@ -37,7 +37,7 @@ from tabiced.distributed import Group
 from tabiced.evaluation import RealSuite, Suite
 from tabiced.graphs import Graphed, GraphedBackward
 from tabiced.labelled import Labelled, LabelledTables, is_held_out, normal_queries, read_collection
-from tabiced.loss import LossConfig, Targets, total_loss, typical_loss
+from tabiced.loss import Labels, LossConfig, Targets, total_loss, typical_loss
 from tabiced.model import (
     Network,
     NetworkConfig,
@@ -113,7 +113,8 @@ def append_row(path: Path, row: Mapping[str, object]) -> None:
 
 
 RANK_SEEDS = 1_000_003  # between the seeds of two processes
-LOSSES = ("regression", "ranking", "level", "context", "typical", "scale", "total")
+REAL_LOSSES = ("typical", "scale", "marking")
+LOSSES = ("regression", "ranking", "level", "context", *REAL_LOSSES, "total")
 TERMS = (*LOSSES, "gradient", "skipped")
 
 
@@ -210,8 +211,8 @@ class Trainer:
         torch._foreach_zero_(self.gradients)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
             names = self.network.column_names(batch.column_key, batch.code_order)
-        if batch.targets is None:
-            terms = self._typical_terms(batch, names)
+        if isinstance(batch.targets, Labels):
+            terms = self._typical_terms(batch, batch.targets, names)
         else:
             terms = self._density_terms(batch, batch.targets, names)
         terms["total"].backward()
@@ -233,11 +234,14 @@ class Trainer:
             terms["total"] = terms["total"] + apart["total"]
         return terms
 
-    def _typical_terms(self, batch: Batch, names: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _typical_terms(
+        self, batch: Batch, labels: Labels, names: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        judged = labels.context.shape[1]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat):
-            typical = self.network.energy_all(batch.context, batch.query, names)
+            context, typical, _ = self.network.judge_all(batch.context, batch.query, names, judged)
         normal = normal_queries(typical.shape[1])
-        return typical_loss(typical[:, :normal], typical[:, normal:], self.loss)
+        return typical_loss(typical[:, :normal], typical[:, normal:], context, labels, self.loss)
 
     def _update(self) -> torch.Tensor:
         norm = torch.nn.utils.get_total_norm(self.gradients)
@@ -289,7 +293,7 @@ class Trainer:
                     "rate": round(self.rate_factor(), 4),
                 }
                 means = dict(zip(TERMS, (sums / counts).tolist(), strict=True))
-                told = [k for k in TERMS if self.labelled or k not in ("typical", "scale")]
+                told = [k for k in TERMS if self.labelled or k not in REAL_LOSSES]
                 row |= {k: round(means[k], 4) for k in told}  # nan: no such batch
                 for suite in suites:
                     row |= {k: round(v, 4) for k, v in suite.accuracy(self.average).items()}

