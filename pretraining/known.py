@@ -2,8 +2,10 @@
 
 A whole column betrays itself by how often its values occur, in whatever units. A sample of rows
 does not: there, columns are compared by their values and quantiles. One column may agree by chance,
-as percentages or angles do; a third of them do not. Of a table that is itself known by a sample of
-its rows alone, other rows are found only where columns have few values.
+as percentages or angles do; a third of them do not. Some benchmarks left out rows of some classes,
+so that quantiles differ: there nearly all values of the known table must be in the other one. Of a
+table that is itself known by a sample of its rows alone, other rows are found only where columns
+have few values.
 """
 
 import hashlib
@@ -17,6 +19,7 @@ FINE = 30  # different values that a column must have to be compared
 QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)
 NEAR = 0.12  # how far quantiles may differ, in units of the range of the quantiles
 SHARED = 0.8  # share of a column's values that the other must have
+PART, PART_NEAR = 0.95, 0.4  # the same, for known columns that are parts of others
 ALIKE, LEAST_ALIKE = 1 / 3, 3  # columns of a table that agree with another's, and at least so many
 
 Column = tuple[np.ndarray, np.ndarray]  # different values, quantiles
@@ -78,8 +81,15 @@ def _described(cells: np.ndarray) -> Column | None:
 def _is_alike(column: Column, known: Column) -> bool:
     (values, quantiles), (others, known_quantiles) = column, known
     span = known_quantiles[-1] - known_quantiles[0]
-    if span <= 0 or np.abs(quantiles - known_quantiles).max() > NEAR * span:
+    if span <= 0:
         return False
+    gap = np.abs(quantiles - known_quantiles).max() / span
+    is_sample = gap <= NEAR and _share_found(values, others) > SHARED
+    return is_sample or (gap <= PART_NEAR and _share_found(others, values) > PART)
+
+
+def _share_found(values: np.ndarray, others: np.ndarray) -> float:
+    """Return the share of values that are among the others (in order)."""
     size = 1e-5 * np.abs(values)  # tables are stored with 16 significant bits
     place = np.searchsorted(others, values - size).clip(max=len(others) - 1)
-    return bool((np.abs(others[place] - values) <= size).mean() > SHARED)
+    return float((np.abs(others[place] - values) <= size).mean())

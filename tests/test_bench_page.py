@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tabiced.bench import adbench, augmentation, density, macrodata, paper, speed
+from tabiced.bench import adbench, augmentation, density, macrodata, page, paper, speed
 from tabiced.bench.card import scores
 from tabiced.bench.ours import version
 from tabiced.bench.page import page_text, write_page
@@ -64,6 +64,17 @@ def test_the_page_shows_means_of_the_shipped_weights(results):
     assert "75.12 | 61.34" in text
     assert text.count("+0.0300") == len(density.PAPER_SUITES) + 1  # over the better rival, and mean
     assert "85.65" not in text  # other weights
+
+
+def test_tables_that_were_learned_from_are_told_with_the_means_of_the_others(results, monkeypatch):
+    assert "under another name" not in page_text(results, "shipped")
+    monkeypatch.setattr(page, "read_card", lambda: {"scorer": {"seen": {"1": "y", "9": "z"}}})
+    text = page_text(results, "shipped")
+    assert text.count("behind 1_x (y) was among them") == 2  # once a setting
+    quoted = {name: parts["2"] for name, parts in paper.adbench("ood").items() if name != "KNN"}
+    ranking = sorted({**quoted, "KNN": 80.7, "**tabiced**": 90.7}.items(), key=lambda x: -x[1])
+    leaders = ", ".join(f"{name} {value:.2f}" for name, value in ranking[:3])
+    assert f"The first three over the other tables: {leaders}." in text
 
 
 def test_augmentation_is_compared_where_all_were_measured(results):

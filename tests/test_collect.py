@@ -101,7 +101,7 @@ def test_tasks_that_nobody_or_everybody_can_solve_are_unfair():
 def test_tables_of_the_benchmarks_are_left_out(frame, monkeypatch, tmp_path):
     twin, third = frame.assign(other=frame["count"]), frame.sample(frac=0.9, random_state=0)
     third = third.assign(size=third["size"].round(1), weight=third["weight"].round(1))
-    tables = [("a", frame), ("again", twin), ("b", third), ("short", frame[:200])]
+    tables = [("a", frame), ("again", twin), ("b", third), ("short", frame[:150])]
     monkeypatch.setattr(collect, "frames", lambda *_: iter(tables))
     assert list(collect.collect(Known([]))) == ["a", "b"]
     np.savez(tmp_path / "1_known.npz", X=-3 * third[["size"]].to_numpy(), y=np.zeros(len(third)))
@@ -129,6 +129,18 @@ def test_samples_of_known_tables_are_known_and_tables_of_the_same_kind_are_not(t
         assert Known([path]).has({**parts, **noise})
         assert not Known([path]).has(other)
     assert not Known([]).has(parts)
+
+
+def test_tables_of_which_a_benchmark_has_one_class_are_known(tmp_path):
+    draw = np.random.default_rng(0)
+    sick = draw.random(600) < 0.35
+    cells = (draw.gamma(4, 1, (600, 5)) + 2 * sick[:, None]).round(3)
+    kept = ~sick | (draw.random(600) < 0.05)
+    np.savez(tmp_path / "1_cells.npz", X=cells[kept], y=sick[kept])
+    known = Known([tmp_path])
+    assert known.has({str(i): column for i, column in enumerate(cells.T)})
+    others = (draw.gamma(4, 1, (600, 5)) + 2 * sick[:, None]).round(3)
+    assert not known.has({str(i): column for i, column in enumerate(others.T)})
 
 
 @pytest.mark.parametrize(

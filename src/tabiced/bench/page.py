@@ -28,6 +28,7 @@ from tabiced.bench.summary import (
     parts_means,
     speed_means,
 )
+from tabiced.weights import read_card
 
 OURS = "**tabiced**"
 SETTING_TITLES = {
@@ -170,6 +171,7 @@ def _adbench_section(rows: list[Row]) -> str:
     parts = [prose.ADBENCH.strip()]
     for setting, title in SETTING_TITLES.items():
         parts += [f"### {title}", _adbench_table(rows, "paper", setting)]
+        parts.append(_seen_note(rows, setting))
         parts += [
             f"![Mean AUROC by method](images/adbench_{setting}.svg)",
             _by_table(rows, setting),
@@ -212,6 +214,26 @@ def _adbench_table(rows: list[Row], protocol: str, setting: str) -> str:
         )
     header = ["", "mean AUROC", "*in the paper*", "median rank", "average precision"]
     return markdown([*header, "tables", "seeds"], lines)
+
+
+def _seen_note(rows: list[Row], setting: str) -> str:
+    """Say which tables our scorer learned from under another name, and the mean without them."""
+    measured, quoted, tables = adbench_values(rows, "paper", setting)
+    ours = measured.get(OURS, {})
+    names = {row["idx"]: f"{row['idx']}_{row['dataset']}" for row in rows}
+    known = read_card().get("scorer", {}).get("seen", {})
+    seen = {i: source for i, source in known.items() if i in ours}
+    if not seen:
+        return ""
+    told = ", ".join(f"{names[i]} ({source})" for i, source in seen.items())
+    means = {
+        name: _mean({i: value for i, value in parts.items() if i not in seen})
+        for name, parts in {**quoted, **measured}.items()
+        if len(parts) == len(tables)
+    }
+    order = sorted(means, key=lambda name: -means[name])[:3]
+    leaders = ", ".join(f"{name} {two(means[name])}" for name in order)
+    return prose.SEEN.strip().format(tables=told, leaders=leaders)
 
 
 def _over_tables(means: Means) -> dict[str, float]:

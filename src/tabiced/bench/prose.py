@@ -59,6 +59,11 @@ SHA-256 of each; it is the only command here that downloads. It has no checksum 
 the table measured here was rebuilt from the one its authors published.
 """
 
+SEEN = """
+The network that scores learned from public tables with labels, and under another name the table
+behind {tables} was among them. The first three over the other tables: {leaders}.
+"""
+
 MACRODATA = """
 ## Other real tables
 
