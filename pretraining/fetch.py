@@ -9,6 +9,7 @@ largest is taken. What is there already is not fetched again. What was not found
 """
 
 import argparse
+import contextlib
 import io
 import re
 import subprocess
@@ -23,9 +24,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from collect import TABLE_FILE
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from tabiced.atomic import whole_file
 
 FURTHER = Path(__file__).with_name("further.txt")
-SOURCE_ARCHIVE = re.compile(r"\.(tar\.gz|tar\.bz2|zip)$")
 LINK = re.compile(r'href="([^"]+)"')
 
 File = tuple[str, bytes]  # path inside the archive, content
@@ -63,7 +72,8 @@ def fetch(package: str, names: list[str], out: Path) -> list[str]:
         print(f"{package}: {error}", file=sys.stderr)
     for path, content in found.values():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / path.rpartition("/")[2]).write_bytes(content)
+        with whole_file(folder / path.rpartition("/")[2]) as part:
+            part.write_bytes(content)
     return [name for name in wanted if name not in found]
 
 
@@ -77,12 +87,25 @@ def of_pypi(name: str) -> Iterator[File]:
     page = f"{index.rstrip('/')}/{re.sub(r'[-_.]+', '-', name).lower()}/"
     with urllib.request.urlopen(page, timeout=60) as answer:
         links = [urllib.parse.urljoin(page, link) for link in LINK.findall(answer.read().decode())]
-    plain = [link.partition("#")[0] for link in links]  # oldest first, as the index lists them
-    for kind in (r"\.whl$", SOURCE_ARCHIVE):
-        newest = [link for link in plain if re.search(kind, link)][-1:]
-        for link in newest:
-            with urllib.request.urlopen(link, timeout=300) as answer:
-                yield from unpacked(answer.read())
+    for link in newest([link.partition("#")[0] for link in links]):
+        with urllib.request.urlopen(link, timeout=300) as answer:
+            yield from unpacked(answer.read())
+
+
+def newest(links: list[str]) -> list[str]:
+    """Return the newest wheel and the newest source archive; releases before trials of later ones.
+
+    An index lists files in any order.
+    """
+    found: dict[bool, tuple[bool, Version, str]] = {}
+    for link in links:
+        name = urllib.parse.unquote(link.rpartition("/")[2])
+        is_wheel = name.endswith(".whl")
+        with contextlib.suppress(InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            parsed = parse_wheel_filename(name) if is_wheel else parse_sdist_filename(name)
+            this = (not parsed[1].is_prerelease, parsed[1], link)
+            found[is_wheel] = max(found.get(is_wheel, this), this)
+    return [link for _, _, link in found.values()]
 
 
 def pip_index() -> str:

@@ -33,6 +33,17 @@ def test_archives_are_looked_through_and_those_in_them():
     assert list(fetch.unpacked(source("p-1/data.zip", inner))) == [("deep/a.csv", b"1")]
 
 
+def test_the_newest_version_is_taken_whatever_the_order_of_the_index():
+    names = ["p-0.9.3.tar.gz", "p-0.17.2.tar.gz", "p-1.0rc1.tar.gz", "p-0.1.zip", "p-0.9.exe"]
+    wheels = ["p-0.10-py3-none-any.whl", "p-0.2-py3-none-any.whl", "p-broken.whl"]
+    links = [f"https://index/{name}" for name in names + wheels]
+    expected = {"https://index/p-0.17.2.tar.gz", "https://index/p-0.10-py3-none-any.whl"}
+    for order in (links, links[::-1]):
+        assert set(fetch.newest(order)) == expected
+    assert fetch.newest(["https://index/p-1.0rc1.tar.gz"]) == ["https://index/p-1.0rc1.tar.gz"]
+    assert fetch.newest(["https://index/p-0.9.exe"]) == []
+
+
 def test_named_tables_are_written_once_and_the_largest_of_a_name(tmp_path, monkeypatch):
     asked = []
 
