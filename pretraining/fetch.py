@@ -35,6 +35,7 @@ from packaging.version import InvalidVersion, Version
 from tabiced.atomic import whole_file
 
 FURTHER = Path(__file__).with_name("further.txt")
+ZIP = b"PK"
 LINK = re.compile(r'href="([^"]+)"')
 
 File = tuple[str, bytes]  # path inside the archive, content
@@ -139,7 +140,7 @@ def of_npm(name: str) -> Iterator[File]:
 
 def unpacked(archive: bytes) -> Iterator[File]:
     """Yield the files of an archive and of the archives in it."""
-    if zipfile.is_zipfile(io.BytesIO(archive)):
+    if archive.startswith(ZIP):  # zipfile.is_zipfile takes a tar for one if a zip is its last file
         with zipfile.ZipFile(io.BytesIO(archive)) as files:
             for item in files.infolist():
                 if not item.is_dir():
@@ -154,7 +155,7 @@ def unpacked(archive: bytes) -> Iterator[File]:
 
 def opened(path: str, content: bytes) -> Iterator[File]:
     """Yield a file, or what is in it if it is an archive of files."""
-    if path.endswith((".zip", ".jar")) and zipfile.is_zipfile(io.BytesIO(content)):
+    if path.endswith((".zip", ".jar")) and content.startswith(ZIP):
         yield from unpacked(content)
     else:
         yield path, content
