@@ -26,10 +26,10 @@ class LossConfig:
     regression: float = 1.0
     ranking: float = 1.0
     level: float = 0.2
-    context: float = 0.5  # of ranking and regression for context rows: marks the outliers there
+    context: float = 0.5  # what is asked of context rows, beside queries: to mark the outliers
     band: tuple[float, float] = (-5.0, 5.0)
-    typical: float = 2.0  # the ranking in tasks of real tables, which have no other regression
-    scale: float = 0.5
+    typical: float = 2.0  # tasks of real tables: normal rows above anomalies ...
+    scale: float = 0.5  # ... and the range of normal rows, instead of all of the above
     margin: float = 0.5
     huber: float | None = 1.0
 

@@ -268,7 +268,7 @@ class Network(nn.Module):
         return energy[:, :judged], energy[:, judged:], self._level(x[:, :n])
 
     def energy_all(self, context: Rows, query: Rows, names: Tensor) -> Tensor:
-        """Return the energies of the queries (B, m) alone, for training, as `judge_all` does."""
+        """Return the energies of the queries (B, m) alone, as `judge_all` does."""
         return self._energy(self._together(context, query, names)[:, context.cells.shape[1] :])
 
     def _together(self, context: Rows, query: Rows, names: Tensor) -> Tensor:

@@ -232,7 +232,10 @@ def _seen_note(rows: list[Row], setting: str) -> str:
         if len(parts) == len(tables)
     }
     order = sorted(means, key=lambda name: -means[name])[:3]
-    leaders = ", ".join(f"{name} {two(means[name])}" for name in order)
+    values = {name: two(means[name]) for name in order}
+    leaders = ", ".join(
+        f"{name} {value if name in measured else italic(value)}" for name, value in values.items()
+    )
     return prose.SEEN.strip().format(tables=told, leaders=leaders)
 
 
