@@ -50,7 +50,7 @@ from known import Known, signatures
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from tabiced.labelled import OUTLYING, Rule, Ruled, outlyingness, write_collection
+from tabiced.collection import OUTLYING, Rule, Ruled, outlyingness, write_collection
 
 EXCLUDED = re.compile(
     r"glass|fgl|ionosphere|wine(?!.?quality)|yeast|vowel|pima|wdbc|wisconsin|breast|biopsy|brca|wpbc|"

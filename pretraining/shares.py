@@ -25,13 +25,8 @@ from tabiced.bench.macrodata import SETTINGS, tasks
 from tabiced.bench.metrics import auroc
 from tabiced.bench.parts import read_parts
 from tabiced.bench.tasks import Data
-from tabiced.labelled import (
-    LEAST_NORMAL,
-    LabelledTables,
-    is_held_out,
-    normal_queries,
-    read_collection,
-)
+from tabiced.collection import is_held_out, read_collection
+from tabiced.labelled import LEAST_NORMAL, LabelledTables, normal_queries
 from tabiced.scoring import Scoring
 from tabiced.weights import load_network
 

@@ -7,18 +7,15 @@ import pytest
 import torch
 
 from tabiced import labelled
-from tabiced.labelled import (
+from tabiced.collection import (
     KEPT_ANOMALIES,
     KEPT_NORMAL,
-    LEAST_NORMAL,
-    MOST_DIRTY,
-    LabelledTables,
     Rule,
     is_held_out,
-    normal_queries,
     read_collection,
     write_collection,
 )
+from tabiced.labelled import LEAST_NORMAL, MOST_DIRTY, LabelledTables, normal_queries
 from tabiced.loss import Labels, LossConfig, marking_loss, typical_loss
 
 COLUMNS, ROWS = 16, 1024  # of the numbering

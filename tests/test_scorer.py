@@ -12,15 +12,9 @@ from tabiced import ICED
 from tabiced.bench.metrics import auroc
 from tabiced.bench.ours import bare_network, version
 from tabiced.change import GROUP, SMALL, STEPS, apply_change, pack_change
+from tabiced.collection import Rule, is_held_out, read_collection, write_collection
 from tabiced.evaluation import RealSuite
-from tabiced.labelled import (
-    LabelledTables,
-    Rule,
-    is_held_out,
-    normal_queries,
-    read_collection,
-    write_collection,
-)
+from tabiced.labelled import LabelledTables, normal_queries
 from tabiced.table import read_table
 from tabiced.weights import WeightsError, load_network, own_state, read_card, save_network
 from test_pretrain import read_log, trainer

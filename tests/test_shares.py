@@ -5,7 +5,8 @@ import pytest
 
 from tabiced.bench.metrics import auroc
 from tabiced.bench.tasks import Data
-from tabiced.labelled import Rule, normal_queries, write_collection
+from tabiced.collection import Rule, write_collection
+from tabiced.labelled import normal_queries
 from tabiced.scoring import Scoring
 from tabiced.weights import load_network
 from tests_support import pretraining_script

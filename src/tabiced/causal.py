@@ -11,20 +11,23 @@ No densities are known of these tables, hence they are no part of `tabiced.prior
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import count, islice
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed  # type: ignore[import-untyped]
 from torch import Tensor
 
-from tabiced.labelled import OUTLYING, outlyingness
+from tabiced.collection import OUTLYING, Labelled, outlyingness
 
 DRAWN = 2000  # rows of a table, of which some are kept
 NORMAL, ANOMALIES = 560, 100  # rows kept
 BATCH = 32  # tables made at once
-TOGETHER = 24  # tables made by one process in one go
+TOGETHER = 24  # tables of a part, made by one process in one go
+FIRST, RENEWED = 30, 6  # parts that a run starts with, and new ones in each round
 COLUMNS = (3, 64)  # shown
 PARENTS = 4  # at most
 HIDDEN = 8  # width of the small random networks
@@ -44,23 +47,55 @@ SHAPES: tuple[Callable[[Tensor], Tensor], ...] = (
 )
 
 
-def make_tables(tables: int, seed: int, jobs: int = -1) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return normal rows and anomalies of so many tables, as `LabelledTables` takes them.
+class MadeTables:
+    """A pool of tables that is renewed round by round, by other processes meanwhile.
 
-    By so many processes (-1: one for each processor), which do not change what is made.
+    Tables come in parts. A round's pool is the newest parts so far, `RENEWED` more each round: the
+    first rounds have fewer than later ones, so that nobody waits long at the start. Seed and round
+    alone say what is in it, so that an interrupted run continues exactly.
     """
-    parts = Parallel(jobs)(
-        delayed(_make_some)(min(TOGETHER, tables - start), seed, start // TOGETHER)
-        for start in range(0, tables, TOGETHER)
-    )
-    made = (table for part in parts for table in part)
-    return {f"made-{i}": table for i, table in enumerate(made)}
+
+    def __init__(self, tables: int, seed: int, jobs: int = 1):
+        """Keep so many tables in the pool (or some more), made by so many processes."""
+        self.seed, self.jobs = seed, jobs
+        self.each = min(tables, TOGETHER)
+        self.parts = math.ceil(tables / self.each)
+        self.workers: ProcessPoolExecutor | None = None
+        self.coming: dict[int, Future[Labelled]] = {}
+
+    def pool(self, number: int) -> dict[int, Labelled]:
+        """Return the parts of a round's pool by their numbers, the oldest first."""
+        end = min(self.parts, FIRST) + RENEWED * number
+        wanted = range(max(0, end - self.parts), end)
+        if self.workers is None:
+            self.workers = ProcessPoolExecutor(
+                self.jobs, multiprocessing.get_context("spawn"), _be_modest
+            )
+        ahead = range(wanted.start, end + 2 * max(RENEWED, self.jobs))
+        for part in ahead:
+            if part not in self.coming:
+                self.coming[part] = self.workers.submit(make_part, self.each, self.seed, part)
+        for part in [p for p in self.coming if p not in ahead]:
+            self.coming.pop(part).cancel()
+        return {part: self.coming[part].result() for part in wanted}
+
+    def close(self) -> None:
+        """Make no more tables."""
+        if self.workers:
+            self.workers.shutdown(wait=False, cancel_futures=True)
 
 
-def _make_some(tables: int, seed: int, part: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _be_modest() -> None:
+    """Let the training go first: it has to be fed by a processor, too."""
+    os.nice(10)
     torch.set_num_threads(1)
+
+
+def make_part(tables: int, seed: int, part: int) -> Labelled:
+    """Return normal rows and anomalies of so many tables, the same for the same seed and part."""
     generator = torch.Generator().manual_seed((seed << 20) + part)
-    return list(islice(_endless(generator, part), tables))
+    made = islice(_endless(generator, part), tables)
+    return {f"made-{part * tables + i}": table for i, table in enumerate(made)}
 
 
 def _endless(generator: torch.Generator, first: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

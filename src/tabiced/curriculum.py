@@ -37,7 +37,7 @@ class Stage:
 
 
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
-LABELLED = Stage((3, 100), (100, 460), 128)  # of real tables; few are longer
+LABELLED = Stage((3, 100), (64, 480), 128)  # of real tables; few are longer
 LEAST_TABLES = 20  # real tables that a shape must fit
 SMALL_CELLS = 5000  # cells of a small context
 
@@ -89,7 +89,15 @@ class Batch:
 # Held while tables are drawn: recording a CUDA graph meanwhile would fail.
 DRAWING = threading.Lock()
 
-Round = tuple[tuple[float, Tensor], list[Batch]]  # what it was drawn from, and its batches
+
+@dataclass
+class Round:
+    """Batches that were drawn together, and what they were drawn from."""
+
+    number: int
+    progress: float
+    generator: Tensor  # its state at the start
+    batches: list[Batch]
 
 
 class Feed:
@@ -131,25 +139,25 @@ class Feed:
         self.real, self.real_share = real, real_share if real else 0.0
         self.real_shapes = _real_shapes(random.Random(f"{seed} real"), real, shapes_per_stage)
         self.generator = torch.Generator(device).manual_seed(seed)
-        self.round_start = (0.0, self.generator.get_state())
         # Small kernels of high priority: otherwise each would wait for the training's large ones.
         self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
         self.thread = ThreadPoolExecutor(1) if self.stream else None
         self.upcoming: Future[Round] | None = None
-        self.queue: list[Batch] = []
+        self.drawn = 0  # rounds
+        self.round = Round(0, 0.0, self.generator.get_state(), [])
         self.taken = 0
 
     def next(self, progress: float) -> Batch:
         """Return the next batch; `progress` in [0, 1] chooses the stage when a new round begins."""
-        if self.taken == len(self.queue):
+        if self.taken == len(self.round.batches):
             if self.thread is None:
-                self.round_start, self.queue = self._round(progress)
+                self.round = self._round(progress)
             else:
                 ready = self.upcoming or self.thread.submit(self._round, progress)
-                self.round_start, self.queue = ready.result()
+                self.round = ready.result()
                 self.upcoming = self.thread.submit(self._round, progress)
             self.taken = 0
-        batch = self.queue[self.taken]
+        batch = self.round.batches[self.taken]
         if self.stream:
             for tensor in batch.tensors():
                 tensor.record_stream(torch.cuda.current_stream(self.device))
@@ -157,26 +165,27 @@ class Feed:
         return batch
 
     def state(self) -> dict[str, Tensor]:
-        progress, generator = self.round_start
         return {
-            "progress": torch.tensor(progress, dtype=torch.float64),
-            "generator": generator,
+            "round": torch.tensor(self.round.number),
+            "progress": torch.tensor(self.round.progress, dtype=torch.float64),
+            "generator": self.round.generator,
             "taken": torch.tensor(self.taken),
         }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.generator.set_state(state["generator"].cpu())
-        self.taken = int(state["taken"])
+        self.taken, self.drawn = int(state["taken"]), int(state["round"])
         if self.taken:
-            self.round_start, self.queue = self._round(float(state["progress"]))
+            self.round = self._round(float(state["progress"]))
 
     def _round(self, progress: float) -> Round:
-        start = (progress, self.generator.get_state())
-        if self.stream is None:
-            return start, self._batches(progress)
-        with torch.cuda.stream(self.stream):
+        number, generator = self.drawn, self.generator.get_state()
+        self.drawn += 1
+        with torch.cuda.stream(self.stream):  # none on a CPU
+            if self.real:
+                self.real.renew(number)
             batches = self._batches(progress)
-        return start, batches
+        return Round(number, progress, generator, batches)
 
     def _batches(self, progress: float) -> list[Batch]:
         seed = torch.randint(2**62, (), device=self.device, generator=self.generator)

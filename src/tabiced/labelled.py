@@ -4,32 +4,24 @@ How dense real tables are nobody knows, but many have a column that tells classe
 class taken for normal, rows of the others are anomalies of a kind that no prior makes up. Tasks
 are drawn anew every time: other columns, other rows, other anomalies among the context rows. There
 are few tables to learn from, so tasks also join columns of two, bend them and repeat rows.
-
-A collection is a file of such tables; `pretraining/collect.py` makes one.
+Made-up tables (`tabiced.causal`) may stand beside the real ones (`tabiced.collection`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import lzma
 import math
-import os
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tabiced.atomic import whole_file
-from tabiced.tails import Tails
+from tabiced.causal import MadeTables
+from tabiced.collection import Labelled
 
 ANOMALIES = 0.25  # share of the queries
 LEAST_NORMAL = 32  # different normal rows that must be left for the queries
-KEPT_NORMAL, KEPT_ANOMALIES = 600, 100  # rows of a task that are read of its table
 DIRTY, MOST_DIRTY = 0.6, 0.4  # share of contexts with anomalies, and how many these have at most
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
@@ -40,110 +32,11 @@ ALSO_THERE = 0.5  # share of these whose anomalies are anomalies of the other ta
 BENT = 0.6  # share of tasks whose columns are bent and turned over
 OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
 MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
-OUTLYING = 0.55  # AUROC by tails of columns alone that tables should have
-HELD_OUT = 5  # one source in so many is kept for measuring
-
-Labelled = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Normal rows and anomalies (rows, columns) by name: `SOURCE-PACKAGE-TABLE#NUMBER`, or less."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Which rows of a table are normal and which are anomalies, by a column that is taken away.
-
-    Values of normal rows lie in `normal`, its ends included, those of anomalies outside `usual`.
-    """
-
-    column: int
-    normal: tuple[float, float]
-    usual: tuple[float, float]
-
-    def split(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first normal rows and anomalies of a table (n, d) that have no gaps.
-
-        Columns in which these normal rows do not differ are left out.
-        """
-        label, shown = cells[:, self.column], np.delete(cells, self.column, 1)
-        complete = ~np.isnan(shown).any(1)
-        low, high = self.normal
-        normal = shown[complete & (label >= low) & (label <= high)][:KEPT_NORMAL]
-        low, high = self.usual
-        anomalies = shown[complete & ((label < low) | (label > high))][:KEPT_ANOMALIES]
-        varies = (normal != normal[:1]).any(0)
-        return normal[:, varies], anomalies[:, varies]
-
-
-Ruled = Mapping[str, tuple[np.ndarray, list[Rule]]]
-"""Tables (rows, columns) in random order, with the rules of their tasks, by name."""
-
-
-def write_collection(path: str | os.PathLike[str], tables: Ruled) -> None:
-    """Write a collection, atomically; the cells of a column lie together, which packs better."""
-    rules = [
-        (place, rule.column, *rule.normal, *rule.usual)
-        for place, (_, several) in enumerate(tables.values())
-        for rule in several
-    ]
-    content = io.BytesIO()
-    np.savez(
-        content,
-        names=np.array(list(tables)),
-        sizes=np.array([cells.shape for cells, _ in tables.values()]),
-        rules=np.array(rules, float),
-        cells=np.concatenate([cells.astype(np.float32).T.ravel() for cells, _ in tables.values()]),
-    )
-    with whole_file(Path(path)) as part:
-        part.write_bytes(lzma.compress(content.getvalue()))
-
-
-def read_collection(path: str | os.PathLike[str]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read what `write_collection` wrote, one entry for each rule."""
-    try:
-        with lzma.open(path) as file:
-            stored = np.load(io.BytesIO(file.read()))
-        names, sizes, rules, cells = (stored[k] for k in ("names", "sizes", "rules", "cells"))
-    except (lzma.LZMAError, EOFError, KeyError, ValueError) as error:
-        raise OSError(
-            f"{os.fspath(path)} is no collection of tables, as pretraining/collect.py makes them."
-        ) from error
-    parts = np.split(cells, np.cumsum(sizes.prod(1))[:-1])
-    tables = [part.reshape(d, n).T for part, (n, d) in zip(parts, sizes, strict=True)]
-    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    count = [0] * len(tables)
-    for place, column, *ends in rules.tolist():
-        i = int(place)
-        rule = Rule(int(column), (ends[0], ends[1]), (ends[2], ends[3]))
-        found[f"{names[i]}#{count[i]}"] = rule.split(tables[i])
-        count[i] += 1
-    return found
-
-
-def outlyingness(normal: np.ndarray, anomalies: np.ndarray) -> float:
-    """Return how often an anomaly lies further out in its columns than a normal row (AUROC).
-
-    Below a half, anomalies lie inside: who learns from such tables to look there, unlearns what
-    helps with others.
-    """
-    half = len(normal) // 2
-    tails = Tails(normal[:half].astype(float))
-    inner, outer = (
-        tails(rows.astype(float), np.zeros(len(rows), bool)) for rows in (normal[half:], anomalies)
-    )
-    return float(0.5 + 0.5 * np.sign(inner[:, None] - outer).mean())
 
 
 def normal_queries(query_rows: int) -> int:
     """Return how many queries of a task are normal; they come before the anomalies."""
     return query_rows - math.ceil(query_rows * ANOMALIES)
-
-
-def is_held_out(name: str) -> bool:
-    """Tell whether a table is kept for measuring, with all its tasks.
-
-    Tables of one package are kept together: some are parts of each other.
-    """
-    package = "-".join(name.split("#")[0].split("-")[:2]).encode()
-    return int(hashlib.md5(package, usedforsecurity=False).hexdigest(), 16) % HELD_OUT == 0
 
 
 @dataclass
@@ -160,45 +53,81 @@ class Tasks:
     anomalous: Tensor
 
 
+@dataclass
+class _Block:
+    """Tables that come and go together: all their cells as one long row of numbers.
+
+    Of each table the number of normal rows (which come first) and of anomalies, of columns, and
+    how much of the block's share of the draws is its own.
+    """
+
+    cells: Tensor
+    normal: Tensor
+    anomalies: Tensor
+    width: Tensor
+    share: Tensor
+
+
+def _block(tables: Labelled, device: torch.device) -> _Block:
+    for name, (normal, anomalies) in tables.items():
+        if len(normal) < LEAST_NORMAL + 2 or len(anomalies) < 1:
+            raise ValueError(
+                f"{name} needs {LEAST_NORMAL + 2} normal rows and an anomaly at least."
+            )
+    pairs = list(tables.values())
+    of_table = [name.split("#")[0] for name in tables]
+    tasks = Counter(of_table)
+    share = torch.tensor([1 / tasks[table] for table in of_table])
+    return _Block(
+        torch.from_numpy(
+            np.concatenate([part.astype(np.float32).ravel() for pair in pairs for part in pair])
+        ).to(device),
+        torch.tensor([len(normal) for normal, _ in pairs], device=device),
+        torch.tensor([len(anomalies) for _, anomalies in pairs], device=device),
+        torch.tensor([normal.shape[1] for normal, _ in pairs], device=device),
+        (share / share.sum()).to(device),
+    )
+
+
 class LabelledTables:
-    """Real tables on a device, as one long row of numbers, and tasks drawn from them."""
+    """Tables on a device, as one long row of numbers, and tasks drawn from them."""
 
     def __init__(
         self,
         tables: Labelled,
         device: torch.device | str = "cpu",
-        made: Labelled | None = None,
+        made: MadeTables | None = None,
         made_share: float = 0.0,
     ):
-        """Take real tables, and others to which a share of the draws goes."""
-        real, made = len(tables), made or {}
-        tables = {**tables, **made}
-        if not tables:
+        """Take real tables, and made-up ones to which a share of the draws goes."""
+        if not tables and made is None:
             raise ValueError("A collection needs at least one table.")
-        for name, (normal, anomalies) in tables.items():
-            if len(normal) < LEAST_NORMAL + 2 or len(anomalies) < 1:
-                raise ValueError(
-                    f"{name} needs {LEAST_NORMAL + 2} normal rows and an anomaly at least."
-                )
         self.device = torch.device(device)
-        pairs = list(tables.values())
+        self.real = _block(tables, self.device) if tables else None
+        self.made, self.made_share = made, made_share if tables else 1.0
+        self.made_blocks: dict[int, _Block] = {}
+        self.renew(0)
 
-        def whole(numbers: list[int]) -> Tensor:
-            return torch.tensor(numbers, device=self.device)
-
-        self.normal = whole([len(normal) for normal, _ in pairs])
-        self.anomalies = whole([len(anomalies) for _, anomalies in pairs])
-        self.width = whole([normal.shape[1] for normal, _ in pairs])
-        cells = [np.concatenate(pair).astype(np.float32).ravel() for pair in pairs]
-        self.start = whole(np.cumsum([0, *(len(c) for c in cells[:-1])]).tolist())
-        self.cells = torch.from_numpy(np.concatenate(cells)).to(self.device)
-        of_table = [name.split("#")[0] for name in tables]
-        tasks = Counter(of_table)
-        share = torch.tensor([1 / tasks[t] for t in of_table], device=self.device)
-        if made:
-            share[:real] *= (1 - made_share) / share[:real].sum().clamp_min(1e-9)
-            share[real:] *= made_share / len(made)
-        self.share = share
+    def renew(self, number: int) -> None:
+        """Change the made-up tables for those of a round; the same round has the same ones."""
+        pool = self.made.pool(number) if self.made else {}
+        if number and self.made_blocks.keys() == pool.keys():
+            return
+        self.made_blocks = {
+            part: self.made_blocks.get(part) or _block(tables, self.device)
+            for part, tables in pool.items()
+        }
+        parts = [(self.made_share / len(pool), block) for block in self.made_blocks.values()]
+        if self.real:
+            parts.insert(0, (1 - self.made_share if pool else 1.0, self.real))
+        blocks = [block for _, block in parts]
+        self.cells = torch.cat([block.cells for block in blocks])
+        self.normal = torch.cat([block.normal for block in blocks])
+        self.anomalies = torch.cat([block.anomalies for block in blocks])
+        self.width = torch.cat([block.width for block in blocks])
+        self.share = torch.cat([share * block.share for share, block in parts])
+        sizes = (self.normal + self.anomalies) * self.width
+        self.start = sizes.cumsum(0) - sizes
 
     def allows(self, context_rows: int, columns: int) -> Tensor:
         """Tell which tables are long and wide enough.

@@ -23,6 +23,7 @@ import copy
 import csv
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,11 +33,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save
 
+from tabiced.causal import MadeTables
+from tabiced.collection import is_held_out, read_collection
 from tabiced.curriculum import CURRICULA, Batch, Feed
 from tabiced.distributed import Group
 from tabiced.evaluation import RealSuite, Suite
 from tabiced.graphs import Graphed, GraphedBackward
-from tabiced.labelled import Labelled, LabelledTables, is_held_out, normal_queries, read_collection
+from tabiced.labelled import LabelledTables, normal_queries
 from tabiced.loss import Labels, LossConfig, Targets, total_loss, typical_loss
 from tabiced.model import (
     Network,
@@ -136,13 +139,12 @@ class Trainer:
             {name: table for name, table in collected.items() if is_held_out(name) == kept}
             for kept in (False, True)
         )
-        made: Labelled = {}
-        if o.made:  # only then are processes to be started
-            from tabiced.causal import make_tables
-
-            made = make_tables(o.made, o.seed)
+        spare = (os.cpu_count() or 1) // self.group.size - 3  # beside training and drawing
+        self.made = MadeTables(o.made, o.seed, max(1, spare)) if o.made else None
         self.labelled = (
-            LabelledTables(trained, self.device, made, o.made_share) if trained or made else None
+            LabelledTables(trained, self.device, self.made, o.made_share)
+            if trained or self.made
+            else None
         )
         self.held_out = LabelledTables(held_out, self.device) if held_out else None
         self.feed = Feed(
@@ -304,6 +306,8 @@ class Trainer:
                 next_log = self.seconds + o.log_every
                 clock = time.monotonic()  # evaluation and saving are not training time
                 mark = (self.step, self.tables, clock)
+        if self.made:
+            self.made.close()
 
     def log(self, row: dict[str, float]) -> None:
         append_row(self.folder / "log.csv", row)
@@ -368,7 +372,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--paper-share", type=float, default=0.25, help="share of draws from the paper's prior")
     add("--real", default="", help="collection of real tables, for a network that scores")
     add("--real-share", type=float, default=0.5, help="share of draws from these")
-    add("--made", type=int, default=0, help="tables with classes to make up, beside the real ones")
+    add(
+        "--made",
+        type=int,
+        default=0,
+        help="made-up tables beside the real ones, renewed all the time",
+    )
     add("--made-share", type=float, default=0.4, help="share of the draws from tables they take")
     add("--without", nargs="*", default=(), help="ingredients of the prior to leave out")
     add("--curriculum", default="full", choices=sorted(CURRICULA))
