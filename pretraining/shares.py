@@ -3,16 +3,19 @@
     python pretraining/shares.py --weights runs/tenth/network.json --store runs/parts \
         --pack macrodata_dev.npz --collection real_tables.npz.xz --mixtures 1000 --jobs 2
 
-All parts of the scores are computed once for every task of the pack and of the collection's
-held-out tables, and kept in the folder --store. Then random shares, values of sharpness and of
-repeats are tried on them, those of the shipped card among them. What is chosen among many on few
+All parts of the scores are computed once for every task of the pack and for tasks of the
+collection's held-out tables, and kept in the folder --store; these tables also as ADBench's
+protocol draws small ones up, so that rows come again. Then random shares, values of sharpness and
+of repeats are tried on them, those of the shipped card among them. What is chosen among many on few
 tables looks better than it is: each mixture is chosen on half of the tables and told with its
 AUROC on the other half, ten times, beside what the shipped card has there.
 """
 
 import argparse
 import copy
+import math
 import warnings
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +24,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
+from tabiced.bench import adbench
 from tabiced.bench.macrodata import SETTINGS, tasks
 from tabiced.bench.metrics import auroc
 from tabiced.bench.parts import read_parts
@@ -30,7 +34,9 @@ from tabiced.labelled import LEAST_NORMAL, LabelledTables, normal_queries
 from tabiced.scoring import Scoring
 from tabiced.weights import load_network
 
+TASKS = 1  # of a held-out table
 QUERIES, ROWS = 300, 400  # of a task from the collection, at most
+SMALL, RATES = (80, 700), (0.04, 0.3)  # rows, and share of anomalies, of tables that are drawn up
 HALVES = 10
 
 
@@ -49,11 +55,16 @@ class Parts:
         return 100 * auroc(self.anomalous, score)
 
 
+def held_out(path: Path) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
+    """Yield normal rows and anomalies of the first tasks of the held-out tables of a collection."""
+    for name, pair in read_collection(path).items():
+        if is_held_out(name) and int(name.split("#")[1]) < TASKS:
+            yield name, pair
+
+
 def held_out_tasks(path: Path) -> Iterator[tuple[str, str, Data]]:
     """Yield table, setting and data of tasks from the held-out tables of a collection."""
-    for name, pair in read_collection(path).items():
-        if not is_held_out(name):
-            continue
+    for name, pair in held_out(path):
         tables = LabelledTables({name: pair})
         rows = min(ROWS, len(pair[0]) * 2 // 3, len(pair[0]) - LEAST_NORMAL)
         for setting in SETTINGS:
@@ -63,6 +74,21 @@ def held_out_tasks(path: Path) -> Iterator[tuple[str, str, Data]]:
             anomalous = np.arange(QUERIES) >= normal_queries(QUERIES)
             data = Data(drawn.context[0].numpy(), drawn.query[0].numpy(), anomalous)
             yield name, setting, data
+
+
+def drawn_up_tasks(path: Path) -> Iterator[tuple[str, str, Data]]:
+    """Yield the same for samples of these tables that are drawn up as ADBench's small ones are."""
+    for name, (normal, anomalies) in held_out(path):
+        draw = np.random.default_rng(zlib.crc32(name.encode()))
+        rate = draw.uniform(*RATES)
+        most = min(SMALL[1], len(normal) / (1 - rate), len(anomalies) / rate)
+        rows = math.exp(draw.uniform(math.log(SMALL[0]), math.log(max(most, SMALL[0]))))
+        odd = min(len(anomalies), round(rate * rows))
+        usual = min(len(normal), round(rows) - odd)
+        X = np.concatenate([normal[:usual], anomalies[:odd]]).astype(float)
+        y = np.repeat([0, 1], [usual, odd])
+        for setting, theirs in zip(SETTINGS, adbench.SETTINGS, strict=True):
+            yield name, setting, adbench.scaled(X, y, *adbench.split(y, 0, theirs))
 
 
 def store(folder: Path, name: str, setting: str, data: Data, weights: str | None) -> None:
@@ -100,7 +126,7 @@ def mixtures(count: int) -> list[Scoring]:
         changed = replace(
             shipped,
             sharpness=float(draw.choice([0.5, 1, 2, 3])),
-            repeats=float(draw.choice([0.2, 0.3, 0.4, 0.6])),
+            repeats=float(draw.choice([0.2, 0.4, 0.6, 0.8])),
         )
         out.append(changed.with_shares(shares))
     return out
@@ -145,6 +171,7 @@ def main() -> None:
     groups = {"pack": todo}
     if o.collection:
         groups["collection"] = list(held_out_tasks(o.collection))
+        groups["drawn up"] = list(drawn_up_tasks(o.collection))
     tried, results = mixtures(o.mixtures), {}
     for group, several in groups.items():
         folder = o.store / group

@@ -83,3 +83,27 @@ def test_tasks_of_a_collection_are_those_of_held_out_tables(tmp_path):
         assert data.anomalous.sum() == shares.QUERIES - normal_queries(shares.QUERIES)
         assert (data.query[data.anomalous] > 1).all()
         assert (data.context.min(1) > 2).any() == (setting == "contaminated")
+
+
+def test_tables_are_drawn_up_as_the_protocol_does(tmp_path):
+    draw = np.random.default_rng(0)
+    label = np.repeat([0.0, 1.0], [400, 60])
+    cells = np.c_[draw.normal(size=(460, 4)) + 9 * label[:, None], label]
+    rules = [Rule(4, (0.0, 0.0), (0.0, 0.0))]
+    write_collection(tmp_path / "tables.npz.xz", {f"t{i}": (cells, rules) for i in range(9)})
+    found = list(shares.drawn_up_tasks(tmp_path / "tables.npz.xz"))
+    assert len(found) >= 2
+    for (name, clean, ours), (same, contaminated, theirs) in zip(
+        found[::2], found[1::2], strict=True
+    ):
+        assert name == same and (clean, contaminated) == shares.SETTINGS
+        assert len(ours.context) == len(theirs.context) == 700
+        for data in (ours, theirs):
+            distinct = len(np.unique(np.r_[data.context, data.query], axis=0))
+            assert distinct <= shares.SMALL[1]
+            normal = data.query[data.anomalous == 0].mean(1)
+            assert normal.max() < data.query[data.anomalous == 1].mean(1).min()
+        assert len(np.unique(theirs.query[theirs.anomalous == 1], axis=0)) > 1
+        assert (ours.context.max(0) <= 1).all() and (ours.query[ours.anomalous == 1] > 1).any()
+        rate = theirs.anomalous.mean()
+        assert shares.RATES[0] / 2 < rate < 1.5 * shares.RATES[1]

@@ -23,11 +23,11 @@ from torch import Tensor
 
 from tabiced.collection import OUTLYING, Labelled, outlyingness
 
-DRAWN = 2000  # rows of a table, of which some are kept
-NORMAL, ANOMALIES = 560, 100  # rows kept
+DRAWN = 3000  # rows of a table, of which some are kept
+NORMAL, ANOMALIES = 1000, 100  # rows kept
 BATCH = 32  # tables made at once
 TOGETHER = 24  # tables of a part, made by one process in one go
-FIRST, RENEWED = 30, 6  # parts that a run starts with, and new ones in each round
+FIRST, RENEWED = 30, 4  # parts that a run starts with, and new ones in each round
 COLUMNS = (3, 64)  # shown
 PARENTS = 4  # at most
 HIDDEN = 8  # width of the small random networks

@@ -37,7 +37,7 @@ class Stage:
 
 
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
-LABELLED = Stage((3, 100), (64, 480), 128)  # of real tables; few are longer
+LABELLED = Stage((3, 100), (100, 960), 128)  # of labelled tables; many are shorter
 LEAST_TABLES = 20  # real tables that a shape must fit
 SMALL_CELLS = 5000  # cells of a small context
 
@@ -137,7 +137,9 @@ class Feed:
             for name, stage in STAGES.items()
         }
         self.real, self.real_share = real, real_share if real else 0.0
-        self.real_shapes = _real_shapes(random.Random(f"{seed} real"), real, shapes_per_stage)
+        self.real_shapes = (
+            real_shapes(random.Random(f"{seed} real"), real, shapes_per_stage) if real else []
+        )
         self.generator = torch.Generator(device).manual_seed(seed)
         # Small kernels of high priority: otherwise each would wait for the training's large ones.
         self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
@@ -269,14 +271,14 @@ def _shapes(choose: random.Random, stage: Stage, count: int) -> list[tuple[int, 
     return shapes
 
 
-def _real_shapes(
-    choose: random.Random, real: LabelledTables | None, count: int
+def real_shapes(
+    choose: random.Random, real: LabelledTables, count: int, stage: Stage = LABELLED
 ) -> list[tuple[int, int, int]]:
     """Draw the (rows, columns, queries) of tasks from real tables, such that several tables fit."""
     shapes: list[tuple[int, int, int]] = []
-    while real and len(shapes) < count:
-        d, n = _log_uniform(choose, *LABELLED.columns), _log_uniform(choose, *LABELLED.rows)
-        shapes.append((*real.fitted(n, d, LEAST_TABLES), LABELLED.queries))
+    while len(shapes) < count:
+        d, n = _log_uniform(choose, *stage.columns), _log_uniform(choose, *stage.rows)
+        shapes.append((*real.fitted(n, d, LEAST_TABLES), stage.queries))
     return shapes
 
 

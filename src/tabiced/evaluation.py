@@ -96,7 +96,7 @@ def plain_blocks(network: Network) -> Iterator[None]:
         network.operations = kept
 
 
-REAL_SHAPES = ((120, 4), (300, 7), (300, 12), (400, 20))  # context rows, columns
+REAL_SHAPES = ((120, 4), (300, 12), (600, 7), (900, 9))  # context rows, columns
 REAL_TABLES = 10  # that a shape must fit, or it is made smaller
 
 
