@@ -103,11 +103,18 @@ REAL_TABLES = 10  # that a shape must fit, or it is made smaller
 class RealSuite:
     """Tasks drawn once from held-out real tables, with clean and with contaminated contexts."""
 
-    def __init__(self, network: Network, tables: LabelledTables, each: int, queries: int = 160):
+    def __init__(
+        self,
+        network: Network,
+        tables: LabelledTables,
+        each: int,
+        queries: int = 160,
+        shapes: tuple[tuple[int, int], ...] = REAL_SHAPES,
+    ):
         generator = torch.Generator(tables.device).manual_seed(20_002)
         self.normal = normal_queries(queries)
         self.parts: dict[str, list[tuple[Rows, Rows, Tensor]]] = {}
-        for shape in REAL_SHAPES:
+        for shape in shapes:
             rows, columns = tables.fitted(*shape, REAL_TABLES)
             for name, dirty in (("real_clean", False), ("real_contaminated", True)):
                 drawn = tables.draw(each, rows, queries, columns, generator, dirty)
