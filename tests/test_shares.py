@@ -69,7 +69,7 @@ def test_parts_are_stored_once_and_found_again(tmp_path):
 def test_tasks_of_a_collection_are_those_of_held_out_tables(tmp_path):
     draw = np.random.default_rng(0)
     tables = {}
-    for i in range(9):
+    for i in range(40):
         label = np.repeat([0.0, 1.0], [90, 9])
         cells = np.c_[draw.normal(size=(99, 4)) + 5 * label[:, None], label]
         tables[f"t{i}#0"] = cells, [Rule(4, (0.0, 0.0), (0.0, 0.0))]
@@ -83,6 +83,9 @@ def test_tasks_of_a_collection_are_those_of_held_out_tables(tmp_path):
         assert data.anomalous.sum() == shares.QUERIES - normal_queries(shares.QUERIES)
         assert (data.query[data.anomalous] > 1).all()
         assert (data.context.min(1) > 2).any() == (setting == "contaminated")
+    dirty = [data.context for _, setting, data in found if setting == "contaminated"]
+    rates = {float((context.min(1) > 2).mean()) for context in dirty}
+    assert len(rates) > 1  # once all had the same, half a percent
 
 
 def test_tables_are_drawn_up_as_the_protocol_does(tmp_path):
