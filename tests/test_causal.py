@@ -1,6 +1,7 @@
 """Made-up tables with classes: the same for the same seed, learnable, drawn as real ones are."""
 
 import numpy as np
+import pytest
 import torch
 
 from tabiced import causal
@@ -101,6 +102,12 @@ def test_a_share_of_the_draws_goes_to_made_up_tables():
     level = tasks.context.mean((1, 2))
     assert abs((level > 1e3).float().mean() - 0.125) < 0.03
     assert abs((level < -1e3).float().mean() - 0.125) < 0.03
+
+
+def test_fewer_tables_than_none_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--run", "unused", "--made", "-5"])
+    assert "--made -5" in capsys.readouterr().err
 
 
 def test_a_run_may_learn_from_made_up_tables_alone(tmp_path):

@@ -422,7 +422,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--compile", action="store_true", help="compile the blocks (about a minute on a GPU)")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--seed", type=int, default=1)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.made < 0:
+        parser.error(f"--made {options.made}: there are no fewer tables than none.")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> None:
