@@ -317,3 +317,17 @@ def test_contexts_without_anomalies_have_nothing_to_mark():
     loss = marking_loss(energy, torch.zeros(2, 5, dtype=torch.bool))
     loss.backward()
     assert float(loss.detach()) == 0 and energy.grad is not None and not energy.grad.any()
+
+
+def test_long_contexts_have_no_copies_of_anomalies_save_in_some_tasks():
+    draw = np.random.default_rng(0)
+    table = draw.normal(size=(900, 3)), 50 + draw.normal(size=(40, 3))
+    tables = LabelledTables({"a": table})
+    tasks = tables.draw(200, 800, 40, 3, torch.Generator().manual_seed(0), dirty=True)
+    copied = []
+    for context, anomalous in zip(tasks.context, tasks.anomalous, strict=True):
+        rows = context[anomalous]
+        assert (rows > 25).all()
+        copied.append(len(rows.unique(dim=0)) < len(rows))
+        assert copied[-1] or len(rows) <= 20
+    assert 0.05 < np.mean(copied) <= 0.3  # AGAIN, where enough are wanted

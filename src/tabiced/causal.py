@@ -24,7 +24,7 @@ from torch import Tensor
 from tabiced.collection import OUTLYING, Labelled, outlyingness
 
 DRAWN = 3000  # rows of a table, of which some are kept
-NORMAL, ANOMALIES = 1000, 100  # rows kept
+NORMAL, ANOMALIES = 1000, 250  # rows kept
 BATCH = 32  # tables made at once
 TOGETHER = 24  # tables of a part, made by one process in one go
 FIRST, RENEWED = 30, 4  # parts that a run starts with, and new ones in each round

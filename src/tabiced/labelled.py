@@ -198,6 +198,8 @@ class _Draw:
         self.context_rows, self.query_rows = context_rows, query_rows
         self.normal, self.anomalies = tables.normal[chosen, None], tables.anomalies[chosen, None]
         self.again = torch.zeros_like(self.normal, dtype=torch.bool)  # whose rows repeat
+        self.half = (self.anomalies // 2).clamp_min(1)  # anomalies for the context, or the queries
+        self.same = self.chance(AGAIN)  # whose contexts have the same few anomalies again
 
     def uniform(self, *shape: int) -> Tensor:
         """Draw (B, ...) numbers, (B, 1) by default."""
@@ -216,6 +218,8 @@ class _Draw:
         rate = MOST_DIRTY * self.uniform().square()  # mostly few
         rate = rate * (self.chance(DIRTY) if dirty is None else dirty)
         most = torch.where(self.anomalies > 1, rate * self.context_rows, 0.0)
+        # Else long contexts would have copies of anomalies, which would give these away.
+        most = torch.where(self.same, most, most.minimum(self.half))
         place = torch.arange(self.context_rows, device=most.device)
         asked = torch.arange(self.query_rows, device=most.device) >= normal_queries(self.query_rows)
         return torch.cat([place < most, asked.expand(len(most), -1)], 1)
@@ -252,8 +256,8 @@ class _Draw:
         """
         n, m = self.context_rows, self.query_rows
         order = self.alike(self.order(self.tables.anomalies), columns)
-        half = (self.anomalies // 2).clamp_min(1)
-        few = torch.where(self.chance(AGAIN), half.float() ** self.uniform(), half).long()
+        half = self.half
+        few = torch.where(self.same, half.float() ** self.uniform(), half).long()
         place = torch.arange(n + m, device=order.device)
         known = (place < n) | (self.again & (self.uniform(n + m) < self.uniform()))
         place = torch.where(place < n, place, place - n - normal_queries(m)).clamp_min(0)
