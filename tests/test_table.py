@@ -236,12 +236,8 @@ def test_columns_are_matched_by_name():
         (pl.DataFrame({"a": [1.0, math.inf]}), ValueError, r"Column 'a' .*infinite.* row 1"),
         ([[10**400], [1]], ValueError, r"Column 0 .*infinite.* row 0"),
         ([[1, 2], [3]], ValueError, "rows of equal length"),
-        (
-            [[1.0], [2], ["three"], [4]],
-            ValueError,
-            r"Column 0 mixes numbers with text: row 2 .*'three'",
-        ),
         ([[1.0], [dt.date(2020, 1, 1)], [2]], ValueError, "numbers with datetimes: row 1"),
+        ([["a"], ["b"], [dt.date(2020, 1, 1)]], ValueError, "text with datetimes: row 2"),
         (np.array([[1, {}]], object), TypeError, "Column 1 holds a dict in row 0"),
         (pl.DataFrame({"a": [[1], [2]]}), TypeError, r"Column 'a' has the type List"),
         (pl.LazyFrame({"a": [1]}).select("a"), TypeError, "collect"),
@@ -258,13 +254,47 @@ def test_bad_tables_are_refused_with_the_place(table: object, error: type, messa
         read_table(table)
 
 
-def test_a_stray_word_among_numbers_is_found():
-    column = [f"{i / 7:.2f}" for i in range(40)]
-    column[17] = "unknown"
-    with pytest.raises(ValueError, match=r"Column 'a' is text.* row 17 holds 'unknown'"):
-        learn(column)
-    labelled = pd.DataFrame({"a": pd.Categorical(column + column)})
-    assert isinstance(learn_plan(read_table(labelled)).columns[0], Levels)
+SPELLED = [f"{i / 7:.2f}" for i in range(40)]
+
+
+def with_word(word: object) -> pd.DataFrame:
+    return pd.DataFrame({"a": [*SPELLED[:17], word, *SPELLED[18:]]})
+
+
+def test_numbers_in_text_are_numbers_and_words_among_them_are_missing():
+    plain = pd.DataFrame({"a": [float(cell) for cell in SPELLED]})
+    spelled = pd.DataFrame({"a": SPELLED})
+    np.testing.assert_array_equal(encode(spelled, spelled), encode(plain, plain))
+    plain.loc[17, "a"] = np.nan
+    with pytest.warns(UserWarning, match=r"Column 'a' is text.* 1 cell\(s\) .* such as 'unknown'"):
+        found = encode(with_word("unknown"), with_word("unknown"))
+    np.testing.assert_array_equal(found, encode(plain, plain))
+    np.testing.assert_array_equal(encode(plain, spelled), encode(plain, plain.fillna(17 / 7)))
+    asked = pd.DataFrame({"a": ["3.5", "never seen", "inf", None]})
+    expected = encode(pd.DataFrame({"a": [3.5, np.nan, np.nan, np.nan]}), spelled)
+    np.testing.assert_array_equal(encode(asked, spelled), expected)
+
+
+def test_a_number_that_a_word_has_joined_reads_as_before():
+    mixed = with_word("unknown").map(lambda cell: cell if cell == "unknown" else float(cell))
+    with pytest.warns(UserWarning, match="'unknown'"):
+        found = encode(mixed, mixed)
+    plain = mixed.replace("unknown", np.nan).astype(float)
+    np.testing.assert_array_equal(found, encode(plain, plain))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.Categorical([*SPELLED, *SPELLED]),  # said to be labels
+        [*SPELLED, *SPELLED, "007", "007"],  # codes
+        [*SPELLED[:12], *["a", "b", "c"] * 5],  # mostly words
+        ["1", "2", "3", "?"] * 5,  # few levels
+        [1, 2, 3, "?"] * 5,
+    ],
+)
+def test_labels_that_look_like_numbers_stay_labels(cells: list[object]):
+    assert isinstance(learn_plan(read_table(pd.DataFrame({"a": cells}))).columns[0], Levels)
 
 
 def test_a_column_keeps_its_kind():
@@ -272,6 +302,7 @@ def test_a_column_keeps_its_kind():
     words = pd.DataFrame({"a": ["x", "y", "y", "x"]})
     with pytest.raises(ValueError, match=r"'a' holds numbers .* but text here \(row 1: 'x'\)"):
         encode(pd.DataFrame({"a": [None, "x"]}), numbers)
+    assert encode(pd.DataFrame({"a": ["2.0"]}), numbers) == encode(numbers[1:2], numbers)
     with pytest.raises(ValueError, match=r"'a' holds text .* but datetimes here"):
         encode(pd.DataFrame({"a": [dt.datetime(2020, 1, 1)]}), words)
     for context in (numbers, words):  # a column of nothing fits every kind

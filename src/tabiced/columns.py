@@ -2,14 +2,17 @@
 
 Numbers and times are centred by the context's median and divided by a robust scale, in float64, so
 that float32 keeps the digits that matter; the scales come back as the Jacobian of the log-density.
-Text becomes 0/1 columns. Missing cells stay NaN: the network has a token for them.
+Text becomes 0/1 columns, unless it spells numbers. Missing cells stay NaN: the network has a token
+for them.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import warnings
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +21,7 @@ from tabiced.table import PLURAL, Column, Kind, Table, level_name, listed
 MAX_LEVELS = 10  # more levels than this share one column, "other"
 NEW_LEVELS = 0.05  # share of once-seen levels above which a new level is nothing special
 LARGEST = 1e8  # in robust scales; beyond it, values are equally far
+CODE = re.compile(r"0\d")  # how codes of digits may begin, but numbers do not
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Measured:
     The power brings the context to the order of 1, without rounding: differences of the largest
     doubles overflow, those of the smallest vanish. Two-valued columns, booleans among them, become
     0 and 1 and are counted: they have no Jacobian.
+
+    `spelled`: the context spells the numbers in text, where words count as missing.
     """
 
     centre: float
@@ -67,10 +73,12 @@ class Measured:
     kind: Kind
     counted: bool = False
     width: int = 1
+    spelled: bool = False
 
     def encode(self, column: Column) -> np.ndarray:
+        values = _spelled_numbers(column) if column.kind == "text" else column.values
         with np.errstate(over="ignore"):
-            z = (np.ldexp(column.values, self.power) - self.centre) / self.scale
+            z = (np.ldexp(values, self.power) - self.centre) / self.scale
         return np.clip(z, -LARGEST, LARGEST).astype(np.float32)[:, None]
 
     @property
@@ -199,8 +207,19 @@ class Plan:
 
 def learn_plan(table: Table) -> Plan:
     """Decide for every column of the context how it enters the network."""
-    plans = tuple(_learn_text(c) if c.kind == "text" else _learn_numbers(c) for c in table.columns)
+    plans = tuple(map(_learn, table.columns))
     return Plan(plans, tuple(c.label for c in table.columns), table.names)
+
+
+def _learn(column: Column) -> ColumnPlan:
+    if column.kind != "text":
+        return _learn_numbers(column)
+    if _spells_numbers(column):
+        plan = _learn_numbers(Column(column.label, "number", _spelled_numbers(column)))
+        if isinstance(plan, Measured):
+            _warn_of_words(column)
+            return replace(plan, spelled=True)
+    return _learn_text(column)
 
 
 def _learn_numbers(column: Column) -> ColumnPlan:
@@ -239,8 +258,6 @@ def _learn_text(column: Column) -> ColumnPlan:
         return only(next(iter(counts)), "text")
     # Ties are broken by name: the plan must not depend on the order of the rows.
     ordered = sorted(counts, key=lambda level: (-counts[level], level))
-    if len(ordered) > MAX_LEVELS and not column.declared:
-        _refuse_numbers(column, counts)
     if len(ordered) > 2 and counts[ordered[0]] == 1:
         return Ignored(None, "text")  # identifiers
     if len(ordered) <= MAX_LEVELS:
@@ -251,29 +268,52 @@ def _learn_text(column: Column) -> ColumnPlan:
     return Levels(tuple(kept), tuple(ordered[len(kept) :]), new_is_rare)
 
 
-def _refuse_numbers(column: Column, counts: dict[str, int]) -> None:
-    """Refuse a column of numbers that one stray word has turned into text."""
-    words = {level for level in counts if not _is_number(level)}
-    share = 1 - sum(counts[word] for word in words) / sum(counts.values())
-    if share <= 0.5:
-        return
-    if words:
-        row = next(i for i, c in enumerate(column.values) if c >= 0 and column.levels[c] in words)
-        what = f"most of its cells are numbers, but row {row} holds {column.show(row)}"
-    else:
-        what = "all of its cells are numbers"
-    raise ValueError(
-        f"{column.label} is text, though {what}. Convert it to numbers (unknown values as NaN), "
-        "or, if the numbers are labels, to a categorical type."
-    )
+def _spells_numbers(column: Column) -> bool:
+    """Tell whether most cells of a text column are numbers.
 
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
+    Few different ones are taken for levels, and so are codes: digits that begin with 0.
+    """
+    if column.declared:
         return False
-    return True
+    present = column.values[~column.missing]
+    different = [column.levels[code] for code in np.unique(present)]
+    if len(different) <= MAX_LEVELS or any(CODE.match(level) for level in different):
+        return False
+    return bool((~np.isnan(_spelled_numbers(column))).sum() > len(present) / 2)
+
+
+def _spelled_numbers(column: Column) -> np.ndarray:
+    """Return the numbers that the cells of a text column spell, NaN for words."""
+    values = np.array([_number(level) for level in column.levels] + [math.nan])
+    return values[column.values]  # missing cells, -1, take the last
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _is_word(column: Column) -> np.ndarray:
+    """Tell which cells of a text column are there and spell no number."""
+    return np.isnan(_spelled_numbers(column)) & ~column.missing
+
+
+def _warn_of_words(column: Column) -> None:
+    codes = column.values[_is_word(column)]
+    if not len(codes):
+        return
+    words = Counter(column.levels[code] for code in codes)
+    common = min(words, key=lambda word: (-words[word], word))
+    warnings.warn(
+        f"{column.label} is text, but most of its cells are numbers, so it is read as numbers: "
+        f"{len(codes)} cell(s) that hold something else, such as {common!r}, count as missing. If "
+        "the numbers are labels, convert the column to a categorical type.",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def _equals(column: Column, value: float | str) -> np.ndarray:
@@ -299,6 +339,11 @@ def _as_kind(plan: ColumnPlan, column: Column) -> Column:
         codes = np.where(column.missing, -1, codes)
         return Column(column.label, "text", codes, tuple(level_name(v) for v in numbers))
     row = int(np.flatnonzero(~column.missing)[0])
+    if isinstance(plan, Measured) and plan.kind == "number" and column.kind == "text":
+        words = _is_word(column)
+        if plan.spelled or not words.any():
+            return column
+        row = int(np.flatnonzero(words)[0])
     raise ValueError(
         f"{column.label} holds {PLURAL[plan.kind]} in the reference table, but "
         f"{PLURAL[column.kind]} here (row {row}: {column.show(row)}). Convert it to that type."

@@ -235,7 +235,7 @@ def _infer(label: str, cells: list[Any]) -> Column:
                 "passed as argument must be a string, a number, a boolean, a datetime, or missing."
             )
         found.setdefault(kind, []).append(row)
-    if len(found) > 1:
+    if len(found) > 1 and "time" in found:
         rare = min(found, key=lambda kind: len(found[kind]))
         common = max(found, key=lambda kind: len(found[kind]))
         row = found[rare][0]

@@ -15,7 +15,7 @@ from tabiced.generate.layout import step_of
 from tabiced.table import level_name
 
 Cells = list[Any]
-"""One column: floats for numbers and seconds, text for levels, None for missing."""
+"""One column: floats for numbers and seconds, text for levels and spelled numbers, or None."""
 
 
 def decode(
@@ -48,7 +48,8 @@ def _measured(column: Measured, z: np.ndarray, step: float) -> Cells:
     values = np.ldexp(z * column.scale + column.centre, -column.power)
     if step:
         values = np.round(values / step) * step
-    return [None if value != value else value for value in values.tolist()]
+    cells = [None if value != value else value for value in values.tolist()]
+    return [None if v is None else level_name(v) for v in cells] if column.spelled else cells
 
 
 def _levels(column: Levels, part: np.ndarray, generator: np.random.Generator) -> Cells:

@@ -71,6 +71,8 @@ def _role(plan: Any) -> str:
     if isinstance(plan, Levels):
         rare = f", {len(plan.rare)} rare ones as one" if plan.rare else ""
         return f"{len(plan.levels)} categories{rare}"
+    if isinstance(plan, Measured) and plan.spelled:
+        return "measured, words as missing"
     return "two values" if isinstance(plan, Measured) and plan.counted else "measured"
 
 
