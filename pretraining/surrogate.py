@@ -44,6 +44,7 @@ SHAPES = [  # columns, context rows
     (10, 900),
     (64, 500),
 ]
+NARROW = 7  # columns
 QUERIES, DRAWN, TABLES_A_STEP, EPOCHS = 96, 16, 16, 12
 
 
@@ -116,7 +117,9 @@ def real_tables(pack: Path) -> Iterator[tuple[str, Tensor, np.ndarray, str]]:
             )
             copies = 1 - len(np.unique(data.context, axis=0)) / len(data.context)
             wide = context.shape[2] > 60
+            narrow = context.shape[2] < NARROW
             kind = "copies" if copies > 0.05 else "wide" if wide else "other"
+            kind = "narrow" if kind == "other" and narrow else kind
             found = standardised(Description(context)(query))[0]
             yield task.key["setting"], found, data.anomalous, kind
 

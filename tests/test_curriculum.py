@@ -1,9 +1,11 @@
 """Batches of real and made-up tables: an interrupted stream goes on as if it had not been."""
 
+import random
+
 import numpy as np
 import torch
 
-from tabiced.curriculum import Feed
+from tabiced.curriculum import LABELLED, Feed, real_shapes
 from tabiced.labelled import LabelledTables
 from tabiced.model import NetworkConfig
 from tabiced.prior import Prior
@@ -55,3 +57,15 @@ def test_rounds_have_other_made_up_tables():
         stream.next(0.0)
         seen.add(float(stream.real.cells.sum()))
     assert len(seen) == stream.round.number + 1 > 3
+
+
+def test_shapes_of_labelled_tasks_are_as_wide_as_tables():
+    draw = np.random.default_rng(0)
+    tables = {
+        f"{width}-{i}": (draw.normal(size=(300, width)), draw.normal(size=(20, width)))
+        for width in (2, 5, 12)
+        for i in range(20)
+    }
+    shapes = real_shapes(random.Random(0), LabelledTables(tables), 200)
+    assert {d for _, d, _ in shapes} == {LABELLED.columns[0], 5, 12}
+    assert all(LABELLED.rows[0] <= n <= 300 for n, _, _ in shapes)

@@ -1,6 +1,8 @@
 """Tasks from labelled real tables: every cell can be traced back to its table, row and column."""
 
 import lzma
+import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -94,10 +96,24 @@ def test_contexts_are_clean_or_dirty_on_demand():
         assert (share > 0).float().mean() > 0.8 if dirty else (share == 0).all()
 
 
-def test_every_table_counts_once_however_many_tasks_it_has():
+def test_every_table_counts_once_however_many_tasks_it_has_and_more_the_more_of_it_is_shown():
     table = origin(draw(4000, columns=4).context)[0][:, 0, 0]
     shares = torch.bincount(table, minlength=4) / len(table)
-    torch.testing.assert_close(shares, torch.tensor([1, 1, 2, 2]) / 6, atol=0.03, rtol=0)
+    width = torch.tensor([size[2] for size in SIZES.values()])
+    expected = torch.tensor([1, 1, 2, 2]) * (4 / width) ** 2
+    torch.testing.assert_close(shares, expected / expected.sum(), atol=0.03, rtol=0)
+
+
+def test_tables_that_are_wide_enough_count_in_full():
+    assert LabelledTables(TABLES).wholeness(6).tolist() == pytest.approx([1, 1, 4 / 9, 1])
+
+
+def test_widths_are_those_of_tables():
+    tables, choose = LabelledTables(TABLES), random.Random(0)
+    counts = Counter(tables.some_width(choose) for _ in range(3000))
+    assert {w: c / 3000 for w, c in counts.items()} == pytest.approx(
+        {5: 1 / 6, 4: 1 / 6, 9: 1 / 3, 6: 1 / 3}, abs=0.04
+    )
 
 
 def test_anomalies_may_be_those_alike():

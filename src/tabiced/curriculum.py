@@ -274,10 +274,14 @@ def _shapes(choose: random.Random, stage: Stage, count: int) -> list[tuple[int, 
 def real_shapes(
     choose: random.Random, real: LabelledTables, count: int, stage: Stage = LABELLED
 ) -> list[tuple[int, int, int]]:
-    """Draw the (rows, columns, queries) of tasks from real tables, such that several tables fit."""
+    """Draw the (rows, columns, queries) of tasks from real tables, such that several tables fit.
+
+    As many shapes are as wide as tables are, so that these are mostly shown whole.
+    """
     shapes: list[tuple[int, int, int]] = []
     while len(shapes) < count:
-        d, n = _log_uniform(choose, *stage.columns), _log_uniform(choose, *stage.rows)
+        n = _log_uniform(choose, *stage.rows)
+        d = min(max(real.some_width(choose), stage.columns[0]), stage.columns[1])
         shapes.append((*real.fitted(n, d, LEAST_TABLES), stage.queries))
     return shapes
 

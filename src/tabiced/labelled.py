@@ -10,6 +10,7 @@ Made-up tables (`tabiced.causal`) may stand beside the real ones (`tabiced.colle
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -138,6 +139,17 @@ class LabelledTables:
         own = min(columns, OWN + math.ceil(OWN_BEYOND * (columns - OWN)))
         return (self.width >= own) & (self.normal >= context_rows + LEAST_NORMAL)
 
+    def wholeness(self, columns: int) -> Tensor:
+        """Tell how much of each table is shown, squared: what makes a row an anomaly shows there.
+
+        Few columns of a wide table seldom tell its anomalies.
+        """
+        return (columns / self.width).clamp_max(1.0).square()
+
+    def some_width(self, choose: random.Random) -> int:
+        """Return the number of columns of one of the tables, each as likely as it is drawn."""
+        return int(self.width[choose.choices(range(len(self.width)), self.share.tolist())[0]])
+
     def fitted(self, context_rows: int, columns: int, least: int) -> tuple[int, int]:
         """Return rows and columns, fewer where not at least so many tables (or all) allow these."""
         least = min(least, len(self.width))
@@ -166,7 +178,7 @@ class LabelledTables:
                 f"No table of the collection has {columns} columns and "
                 f"{context_rows + LEAST_NORMAL} normal rows."
             )
-        weight = self.share * allowed
+        weight = self.share * allowed * self.wholeness(columns)
         chosen = torch.multinomial(weight, tables, True, generator=generator)
         draw = _Draw(self, chosen, generator, context_rows, query_rows)
         anomalous = draw.anomalous(dirty)
