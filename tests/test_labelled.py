@@ -108,6 +108,15 @@ def test_tables_that_are_wide_enough_count_in_full():
     assert LabelledTables(TABLES).wholeness(6).tolist() == pytest.approx([1, 1, 4 / 9, 1])
 
 
+def test_tasks_of_tables_with_huge_numbers_are_finite(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(labelled, "GATHERED", 1.0)
+    draw = np.random.default_rng(0)
+    normal, anomalies = draw.normal(size=(300, 4)), draw.normal(1, 1, size=(30, 4))
+    huge = LabelledTables({"t": (2e19 * normal, 2e19 * anomalies)})
+    drawn = huge.draw(50, 64, 32, 4, torch.Generator().manual_seed(0))
+    assert drawn.context.isfinite().all() and drawn.query.isfinite().all()
+
+
 def test_widths_are_those_of_tables():
     tables, choose = LabelledTables(TABLES), random.Random(0)
     counts = Counter(tables.some_width(choose) for _ in range(3000))

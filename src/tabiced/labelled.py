@@ -32,6 +32,7 @@ JOINED, MOST_JOINED = 0.5, 0.6  # share of tasks with columns of another table, 
 ALSO_THERE = 0.5  # share of these whose anomalies are anomalies of the other table, too
 BENT = 0.6  # share of tasks whose columns are bent and turned over
 OWN, OWN_BEYOND = 16, 0.25  # columns that a table must have itself, and the share beyond these
+MOST_EXPONENT = 40  # of two, that cells reach: sums of their squares overflow from about 60 on
 MOST_NOISE = 0.3  # standard deviations, in columns that are made of others
 
 
@@ -75,19 +76,26 @@ def _block(tables: Labelled, device: torch.device) -> _Block:
             raise ValueError(
                 f"{name} needs {LEAST_NORMAL + 2} normal rows and an anomaly at least."
             )
-    pairs = list(tables.values())
+    pairs = [_tamed(*pair) for pair in tables.values()]
     of_table = [name.split("#")[0] for name in tables]
     tasks = Counter(of_table)
     share = torch.tensor([1 / tasks[table] for table in of_table])
     return _Block(
-        torch.from_numpy(
-            np.concatenate([part.astype(np.float32).ravel() for pair in pairs for part in pair])
-        ).to(device),
+        torch.from_numpy(np.concatenate([part.ravel() for pair in pairs for part in pair])).to(
+            device
+        ),
         torch.tensor([len(normal) for normal, _ in pairs], device=device),
         torch.tensor([len(anomalies) for _, anomalies in pairs], device=device),
         torch.tensor([normal.shape[1] for normal, _ in pairs], device=device),
         (share / share.sum()).to(device),
     )
+
+
+def _tamed(normal: np.ndarray, anomalies: np.ndarray) -> list[np.ndarray]:
+    """Bring columns of huge numbers in reach of float32's squares, by powers of two: exactly."""
+    largest = np.maximum(np.abs(normal).max(0), np.abs(anomalies).max(0))
+    down = np.minimum(0, MOST_EXPONENT - np.frexp(largest)[1])
+    return [np.ldexp(rows.astype(np.float32), down) for rows in (normal, anomalies)]
 
 
 class LabelledTables:
