@@ -100,12 +100,12 @@ def test_every_table_counts_once_however_many_tasks_it_has_and_more_the_more_of_
     table = origin(draw(4000, columns=4).context)[0][:, 0, 0]
     shares = torch.bincount(table, minlength=4) / len(table)
     width = torch.tensor([size[2] for size in SIZES.values()])
-    expected = torch.tensor([1, 1, 2, 2]) * (4 / width) ** 2
+    expected = torch.tensor([1, 1, 2, 2]) * (4 / width) ** 4
     torch.testing.assert_close(shares, expected / expected.sum(), atol=0.03, rtol=0)
 
 
 def test_tables_that_are_wide_enough_count_in_full():
-    assert LabelledTables(TABLES).wholeness(6).tolist() == pytest.approx([1, 1, 4 / 9, 1])
+    assert LabelledTables(TABLES).wholeness(6).tolist() == pytest.approx([1, 1, (2 / 3) ** 4, 1])
 
 
 def test_tasks_of_tables_with_huge_numbers_are_finite(monkeypatch: pytest.MonkeyPatch):

@@ -23,7 +23,7 @@ from tabiced.collection import Labelled
 
 ANOMALIES = 0.25  # share of the queries
 LEAST_NORMAL = 32  # different normal rows that must be left for the queries
-DIRTY, MOST_DIRTY = 0.6, 0.4  # share of contexts with anomalies, and how many these have at most
+DIRTY, MOST_DIRTY = 0.6, 0.25  # share of contexts with anomalies, and how many these have at most
 ALIKE = 0.3  # share of tasks whose anomalies are those nearest to one of them
 AGAIN = 0.2  # share of tasks whose context has the same few anomalies again and again
 GATHERED = 0.15  # share of tasks whose anomalies are moved away and together
@@ -148,11 +148,8 @@ class LabelledTables:
         return (self.width >= own) & (self.normal >= context_rows + LEAST_NORMAL)
 
     def wholeness(self, columns: int) -> Tensor:
-        """Tell how much of each table is shown, squared: what makes a row an anomaly shows there.
-
-        Few columns of a wide table seldom tell its anomalies.
-        """
-        return (columns / self.width).clamp_max(1.0).square()
+        """Weigh tables by how much of them is shown: some columns seldom tell all anomalies."""
+        return (columns / self.width).clamp_max(1.0).pow(4)
 
     def some_width(self, choose: random.Random) -> int:
         """Return the number of columns of one of the tables, each as likely as it is drawn."""
