@@ -266,13 +266,22 @@ def test_numbers_in_text_are_numbers_and_words_among_them_are_missing():
     spelled = pd.DataFrame({"a": SPELLED})
     np.testing.assert_array_equal(encode(spelled, spelled), encode(plain, plain))
     plain.loc[17, "a"] = np.nan
-    with pytest.warns(UserWarning, match=r"Column 'a' is text.* 1 cell\(s\) .* such as 'unknown'"):
+    with pytest.warns(UserWarning, match=r"missing: Column 'a' \(1, such as 'unknown'\)\."):
         found = encode(with_word("unknown"), with_word("unknown"))
     np.testing.assert_array_equal(found, encode(plain, plain))
     np.testing.assert_array_equal(encode(plain, spelled), encode(plain, plain.fillna(17 / 7)))
     asked = pd.DataFrame({"a": ["3.5", "never seen", "inf", None]})
     expected = encode(pd.DataFrame({"a": [3.5, np.nan, np.nan, np.nan]}), spelled)
     np.testing.assert_array_equal(encode(asked, spelled), expected)
+
+
+def test_words_in_many_columns_are_one_warning():
+    cells = with_word("?")["a"]
+    frame = pd.DataFrame({name: cells for name in "abcde"} | {"f": SPELLED})
+    with pytest.warns(UserWarning) as caught:
+        learn_plan(read_table(frame))
+    assert len(caught) == 1
+    assert "'c' (1, such as '?') and 2 more columns." in str(caught[0].message)
 
 
 def test_a_number_that_a_word_has_joined_reads_as_before():

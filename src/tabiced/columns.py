@@ -208,6 +208,8 @@ class Plan:
 def learn_plan(table: Table) -> Plan:
     """Decide for every column of the context how it enters the network."""
     plans = tuple(map(_learn, table.columns))
+    spelled = [isinstance(plan, Measured) and plan.spelled for plan in plans]
+    _warn_of_words([c for c, is_spelled in zip(table.columns, spelled, strict=True) if is_spelled])
     return Plan(plans, tuple(c.label for c in table.columns), table.names)
 
 
@@ -217,7 +219,6 @@ def _learn(column: Column) -> ColumnPlan:
     if _spells_numbers(column):
         plan = _learn_numbers(Column(column.label, "number", _spelled_numbers(column)))
         if isinstance(plan, Measured):
-            _warn_of_words(column)
             return replace(plan, spelled=True)
     return _learn_text(column)
 
@@ -301,19 +302,23 @@ def _is_word(column: Column) -> np.ndarray:
     return np.isnan(_spelled_numbers(column)) & ~column.missing
 
 
-def _warn_of_words(column: Column) -> None:
-    codes = column.values[_is_word(column)]
-    if not len(codes):
-        return
-    words = Counter(column.levels[code] for code in codes)
-    common = min(words, key=lambda word: (-words[word], word))
-    warnings.warn(
-        f"{column.label} is text, but most of its cells are numbers, so it is read as numbers: "
-        f"{len(codes)} cell(s) that hold something else, such as {common!r}, count as missing. If "
-        "the numbers are labels, convert the column to a categorical type.",
-        UserWarning,
-        stacklevel=2,
-    )
+def _warn_of_words(spelled: list[Column], most: int = 3) -> None:
+    """Warn once of all words in columns that spell numbers."""
+    said = []
+    for column in spelled:
+        words = Counter(column.levels[code] for code in column.values[_is_word(column)])
+        if words:
+            common = min(words, key=lambda word: (-words[word], word))
+            said.append(f"{column.label} ({words.total()}, such as {common!r})")
+    if said:
+        rest = f" and {len(said) - most} more columns" if len(said) > most else ""
+        warnings.warn(
+            "Text is read as numbers where most cells of a column are numbers, and its words count as "
+            f"missing: {', '.join(said[:most])}{rest}. Where the numbers are labels, "
+            "convert the column to a categorical type.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _equals(column: Column, value: float | str) -> np.ndarray:
