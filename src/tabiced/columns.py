@@ -313,7 +313,7 @@ def _warn_of_words(spelled: list[Column], most: int = 3) -> None:
     if said:
         rest = f" and {len(said) - most} more columns" if len(said) > most else ""
         warnings.warn(
-            "Text is read as numbers where most cells of a column are numbers, and its words count as "
+            "Text is read as numbers where most cells of its column are, and words count as "
             f"missing: {', '.join(said[:most])}{rest}. Where the numbers are labels, "
             "convert the column to a categorical type.",
             UserWarning,
