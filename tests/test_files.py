@@ -120,6 +120,45 @@ def test_blank_lines_and_commas_in_quotes_are_no_fault(tmp_path: Path, content: 
     assert load_table(path).height >= 2
 
 
+DIALECTS = {  # separator, decimal sign
+    "semicolons": (";", "."),
+    "semicolons and decimal commas": (";", ","),
+    "tabs": ("\t", "."),
+    "tabs and decimal commas": ("\t", ","),
+    "bars": ("|", "."),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_csv_files_of_other_dialects_are_the_same_table(tmp_path: Path, dialect: str):
+    separator, sign = DIALECTS[dialect]
+    frame = pl.DataFrame({"x": [1.5, -2.25, 3.125], "n": [1, 2, 3], "t": ["a, b", "c", "d"]})
+    frame.write_csv(tmp_path / "plain.csv")
+    frame.write_csv(tmp_path / "other.csv", separator=separator, decimal_comma=sign == ",")
+    plain, other = TableFile(tmp_path / "plain.csv"), TableFile(tmp_path / "other.csv")
+    assert other.collect().equals(plain.collect())
+    assert other.rows([2, 0]).equals(plain.rows([2, 0]))
+    (tmp_path / "bad.csv").write_text((tmp_path / "other.csv").read_text() + f"1{separator}2\n")
+    with pytest.raises(TableFileError, match="line 5 has 2 cells, the header has 3"):
+        TableFile(tmp_path / "bad.csv")
+
+
+def test_commas_for_thousands_are_not_taken_for_decimal_commas(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("x;y\n1,000;2\n25,000;3\n")
+    assert load_table(tmp_path / "t.csv")["x"].to_list() == ["1,000", "25,000"]
+
+
+def test_semicolons_in_text_do_not_separate(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("name,note\nx,a; b; c\ny,d\n")
+    assert load_table(tmp_path / "t.csv").shape == (2, 2)
+
+
+def test_text_that_is_not_utf8_is_told_with_what_to_do(tmp_path: Path):
+    (tmp_path / "t.csv").write_bytes("name,x\ncafé,1\n".encode("cp1252"))
+    with pytest.raises(TableFileError, match=r"t\.csv: its text is not UTF-8\. Save it as UTF-8"):
+        TableFile(tmp_path / "t.csv")
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_text_file_in_pieces_is_the_text_file(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tabiced._extras import extra
 from tabiced.atomic import whole_file
-from tabiced.text_files import SEPARATORS, RaggedFileError, ragged_line, read_text, scan_text
+from tabiced.text_files import TEXT_FILES, RaggedFileError, ragged_line, read_text, scan_text
 
 with extra("cli"):
     import polars as pl
@@ -91,7 +91,7 @@ class TableFile:
     def batches(self, size: int = BATCH_ROWS) -> Iterator[pl.DataFrame]:
         """Yield the rows in order, at most `size` at a time."""
         with self._reading():
-            if self.path.suffix.lower() in SEPARATORS:
+            if self.path.suffix.lower() in TEXT_FILES:
                 for piece in read_text(self.path, self.schema):
                     yield from piece.iter_slices(size)
             else:
@@ -151,7 +151,13 @@ def check_output(path: Path, endings: Collection[str] = TABLES) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    reason = str(error).strip().partition("\n")[0]
+    if "invalid utf-8" in reason:
+        return (
+            "its text is not UTF-8. Save it as UTF-8, for example by "
+            "`iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW`"
+        )
+    return reason or type(error).__name__
 
 
 def _compact(frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Read CSV files of any size piece by piece.
+"""Read CSV files of any size and dialect piece by piece.
 
 polars guesses the types of a text file, and parses it, with the whole file in memory. Here
 it sees pieces of whole lines: a first pass finds types that suit every line, later ones parse.
@@ -7,8 +7,12 @@ it sees pieces of whole lines: a first pass finds types that suit every line, la
 from __future__ import annotations
 
 import csv
+import io
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tabiced._extras import extra
@@ -23,11 +27,52 @@ MISSING = ["", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"]
 PIECE_BYTES = 2**23
 
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
+TEXT_FILES = (".csv", ".tsv")
+SEPARATORS = (",", ";", "\t", "|")  # of .csv files; in doubt the first
+FIRST_CHARACTERS = 2**16  # by which the dialect is told
+DECIMAL_COMMA, DECIMAL_POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 
 
 class RaggedFileError(ValueError):
     """A text file with a line that has more or fewer cells than the header."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file tells cells apart, and whether numbers in it have a decimal comma."""
+
+    separator: str
+    decimal_comma: bool = False
+
+
+def dialect_of(path: Path) -> Dialect:
+    """Tell the dialect of a text file by its first lines; spreadsheets write several."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        start = file.read(FIRST_CHARACTERS)
+
+    def rows(separator: str, most: int | None = None) -> list[list[str]]:
+        found: list[list[str]] = []
+        with suppress(csv.Error):
+            reader = csv.reader(io.StringIO(start, newline=""), delimiter=separator)
+            found += islice(filter(None, reader), most)
+        return found
+
+    def width(separator: str) -> int:
+        """Return how many cells header and first row have, if equally many and several."""
+        widths = {len(cells) for cells in rows(separator, 2)}
+        return max(widths) if len(widths) == 1 and widths != {1} else 0
+
+    if path.suffix.lower() == ".tsv":
+        return Dialect("\t")
+    separator = max(SEPARATORS, key=width)
+    if separator == ",":
+        return Dialect(separator)
+    cells = [cell.strip() for row in rows(separator) for cell in row]
+    commas = [cell for cell in cells if DECIMAL_COMMA.fullmatch(cell)]
+    has_points = any(map(DECIMAL_POINT.fullmatch, cells))
+    # Three digits after each comma may also be thousands.
+    is_decimal = any(len(cell.partition(",")[2]) != 3 for cell in commas)
+    return Dialect(separator, is_decimal and not has_points)
 
 
 def scan_text(path: Path) -> pl.LazyFrame:
@@ -54,24 +99,30 @@ def scan_text(path: Path) -> pl.LazyFrame:
 
 def read_text(path: Path, schema: pl.Schema) -> Iterator[pl.DataFrame]:
     """Yield the rows of a CSV file, a few megabytes at a time."""
+    dialect = dialect_of(path)
     for piece in _pieces(path):
         yield pl.read_csv(
-            piece, schema=schema, separator=SEPARATORS[path.suffix.lower()], null_values=MISSING
+            piece,
+            schema=schema,
+            separator=dialect.separator,
+            decimal_comma=dialect.decimal_comma,
+            null_values=MISSING,
         )
 
 
 def _find_schema(path: Path) -> pl.Schema:
     known: dict[str, pl.DataType | None] = {}
-    separator, checked = SEPARATORS[path.suffix.lower()], False
+    dialect, checked = dialect_of(path), False
     for piece in _pieces(path):
         # polars would take the cells that a short line lacks for missing.
-        if not checked and not _looks_even(piece, separator.encode()):
+        if not checked and not _looks_even(piece, dialect.separator.encode()):
             if reason := ragged_line(path):
                 raise RaggedFileError(reason)
             checked = True
         guess = pl.read_csv(
             piece,
-            separator=separator,
+            separator=dialect.separator,
+            decimal_comma=dialect.decimal_comma,
             null_values=MISSING,
             infer_schema_length=None,
             try_parse_dates=True,
@@ -85,11 +136,10 @@ def _find_schema(path: Path) -> pl.Schema:
 
 def ragged_line(path: Path) -> str | None:
     """Say which line of a text file has more or fewer cells than the header, if one does."""
-    separator = SEPARATORS.get(path.suffix.lower())
-    if separator is None:
+    if path.suffix.lower() not in TEXT_FILES:
         return None
     with suppress(OSError, UnicodeDecodeError, csv.Error), path.open(newline="") as file:
-        reader = csv.reader(file, delimiter=separator)
+        reader = csv.reader(file, delimiter=dialect_of(path).separator)
         width = len(next(reader, []))
         for cells in reader:
             if cells and len(cells) != width:
