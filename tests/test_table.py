@@ -281,7 +281,7 @@ def test_words_in_many_columns_are_one_warning():
     with pytest.warns(UserWarning) as caught:
         learn_plan(read_table(frame))
     assert len(caught) == 1
-    assert "'c' (1, such as '?') and 2 more columns." in str(caught[0].message)
+    assert "'c' (1, such as '?') and 2 more." in str(caught[0].message)
 
 
 def test_a_number_that_a_word_has_joined_reads_as_before():

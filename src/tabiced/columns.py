@@ -311,7 +311,7 @@ def _warn_of_words(spelled: list[Column], most: int = 3) -> None:
             common = min(words, key=lambda word: (-words[word], word))
             said.append(f"{column.label} ({words.total()}, such as {common!r})")
     if said:
-        rest = f" and {len(said) - most} more columns" if len(said) > most else ""
+        rest = f" and {len(said) - most} more" if len(said) > most else ""
         warnings.warn(
             "Text is read as numbers where most cells of its column are, and words count as "
             f"missing: {', '.join(said[:most])}{rest}. Where the numbers are labels, "
