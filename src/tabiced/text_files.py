@@ -28,7 +28,7 @@ PIECE_BYTES = 2**23
 
 
 TEXT_FILES = (".csv", ".tsv")
-SEPARATORS = (",", ";", "\t", "|")  # of .csv files; in doubt the first
+SEPARATORS = (",", ";", "\t", "|")  # of .csv files; in doubt the first. Those of .tsv are tabs
 FIRST_CHARACTERS = 2**16  # by which the dialect is told
 DECIMAL_COMMA, DECIMAL_POINT = re.compile(r"[-+]?\d+,\d+"), re.compile(r"[-+]?\d+\.\d+")
 
@@ -62,9 +62,7 @@ def dialect_of(path: Path) -> Dialect:
         widths = {len(cells) for cells in rows(separator, 2)}
         return max(widths) if len(widths) == 1 and widths != {1} else 0
 
-    if path.suffix.lower() == ".tsv":
-        return Dialect("\t")
-    separator = max(SEPARATORS, key=width)
+    separator = "\t" if path.suffix.lower() == ".tsv" else max(SEPARATORS, key=width)
     if separator == ",":
         return Dialect(separator)
     cells = [cell.strip() for row in rows(separator) for cell in row]
