@@ -44,7 +44,7 @@ SHAPES = [  # columns, context rows
     (10, 900),
     (64, 500),
 ]
-NARROW = 7  # columns
+NARROW, WIDE = 7, 60  # columns: fewer, or more
 QUERIES, DRAWN, TABLES_A_STEP, EPOCHS = 96, 16, 16, 12
 
 
@@ -116,10 +116,9 @@ def real_tables(pack: Path) -> Iterator[tuple[str, Tensor, np.ndarray, str]]:
                 for rows in (data.context, data.query)
             )
             copies = 1 - len(np.unique(data.context, axis=0)) / len(data.context)
-            wide = context.shape[2] > 60
-            narrow = context.shape[2] < NARROW
-            kind = "copies" if copies > 0.05 else "wide" if wide else "other"
-            kind = "narrow" if kind == "other" and narrow else kind
+            columns = context.shape[2]
+            kinds = {"copies": copies > 0.05, "wide": columns > WIDE, "narrow": columns < NARROW}
+            kind = next((name for name, is_so in kinds.items() if is_so), "other")
             found = standardised(Description(context)(query))[0]
             yield task.key["setting"], found, data.anomalous, kind
 

@@ -208,8 +208,8 @@ class Plan:
 def learn_plan(table: Table) -> Plan:
     """Decide for every column of the context how it enters the network."""
     plans = tuple(map(_learn, table.columns))
-    spelled = [isinstance(plan, Measured) and plan.spelled for plan in plans]
-    _warn_of_words([c for c, is_spelled in zip(table.columns, spelled, strict=True) if is_spelled])
+    pairs = zip(table.columns, plans, strict=True)
+    _warn_of_words([c for c, plan in pairs if isinstance(plan, Measured) and plan.spelled])
     return Plan(plans, tuple(c.label for c in table.columns), table.names)
 
 
@@ -345,8 +345,7 @@ def _as_kind(plan: ColumnPlan, column: Column) -> Column:
         return Column(column.label, "text", codes, tuple(level_name(v) for v in numbers))
     row = int(np.flatnonzero(~column.missing)[0])
     if isinstance(plan, Measured) and plan.kind == "number" and column.kind == "text":
-        words = _is_word(column)
-        if plan.spelled or not words.any():
+        if plan.spelled or not (words := _is_word(column)).any():
             return column
         row = int(np.flatnonzero(words)[0])
     raise ValueError(
