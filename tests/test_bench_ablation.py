@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -227,6 +228,36 @@ def test_a_failed_scoring_stops_no_other(trained, monkeypatch, capsys):
         run("--variants", "without-flows", "without-gaussian", "--tables", 1)
     assert variants() == {"without-gaussian"}
     assert "without-flows: scoring failed: out of memory" in capsys.readouterr().err
+
+
+def test_variants_trained_side_by_side_are_trained_at_the_same_time(trained, monkeypatch):
+    work, together = ablation.subprocess.run, threading.Barrier(2, timeout=30)
+
+    def wait_for_the_other(command, **options):
+        together.wait()  # breaks if they come one after the other
+        return work(command, **options)
+
+    monkeypatch.setattr(ablation.subprocess, "run", wait_for_the_other)
+    names = ["everything", "without-flows", "without-repeats", "without-gaussian"]
+    run("--variants", *names, "--beside", 2, "--tables", 1, "--minutes", 24)
+    assert [set(trained[:2]), set(trained[2:])] == [set(names[:2]), set(names[2:])]
+    assert variants() == set(names)
+    for row in stored():
+        folder = Path("kept/24-minutes-2-beside", row["variant"])
+        assert row["budget"] == "24-minutes-2-beside"
+        assert row["weights"] == bare_network(None, folder / "network.json").weights
+    text = page_text(Path(), "shipped")
+    assert "### Trained for 24 minutes, 2 at a time" in text
+    words = "tabiced bench ablation --minutes 24 --device cpu --beside 2 --variants "
+    assert words + " ".join(names) in text
+
+
+@pytest.mark.parametrize("beside", [0, 2])
+def test_shares_of_the_device_are_even_or_nothing_is_trained(trained, beside):
+    words = ("--variants", "everything", "without-flows", "without-repeats", "--tables", 1)
+    with pytest.raises(SystemExit, match=f"3 variants cannot be trained {beside} at a time"):
+        run(*words, "--beside", beside)
+    assert trained == [] and not Path("ablation.csv").exists()
 
 
 def test_without_tabicl_its_encoder_is_reported(trained, monkeypatch, capsys):

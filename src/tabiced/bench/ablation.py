@@ -2,10 +2,15 @@
 
     python -m tabiced.bench ablation --device cuda --compile --minutes 6
     python -m tabiced.bench ablation --device cuda --variants everything without-flows --keep FOLDER
+    python -m tabiced.bench ablation --device cuda --compile --minutes 24 --beside 6 \\
+        --variants everything without-categorical tabicl-encoder without-contamination \\
+        without-structural without-repeats
 
 Every variant is trained from scratch by `tabiced.pretrain` and then ranks the queries of the five
 density suites of the paper, as the bare network. Weights stay in the folder `--keep`: training that
 was interrupted goes on there, and what is trained is not trained again. `--tables 0` trains only.
+With `--beside`, several variants are trained at a time and share the device evenly: what they have
+in common, such as compiling, then costs its time once. Compare only what was trained together.
 """
 
 import argparse
@@ -16,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -107,6 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--variants", nargs="+", choices=names, default=names, metavar="NAME", help=text)
     add("--minutes", type=float, default=MINUTES, help="training time of each variant")
     add("--tables", type=int, default=density.TABLES, help="of each suite; 0: train only")
+    add("--beside", type=int, default=1, help="variants that are trained at a time")
     add("--compile", action="store_true", help="as in pretraining; its time counts")
     add("--keep", type=Path, help="folder of the weights, by default build/ablation")
     parser.set_defaults(steps=0)
@@ -114,7 +121,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def budget(options: argparse.Namespace) -> str:
     """Return how long the variants are trained, as results and folders are called."""
-    return f"{options.steps}-steps" if options.steps else f"{options.minutes:g}-minutes"
+    if options.steps:
+        return f"{options.steps}-steps"
+    together = f"-{options.beside}-beside" if options.beside > 1 else ""
+    return f"{options.minutes:g}-minutes{together}"
+
+
+def told(name: str) -> str:
+    """Return a budget in words, such as "6 minutes" or "24 minutes, 6 at a time"."""
+    number, unit, *rest = name.split("-")
+    return f"{number} {unit}" + (f", {rest[0]} at a time" if rest else "")
 
 
 def said(options: argparse.Namespace) -> str:
@@ -122,7 +138,10 @@ def said(options: argparse.Namespace) -> str:
     if options.steps:
         return "--quick"
     words = f"--minutes {options.minutes:g} --device {options.device}"
-    return words + " --compile" * options.compile
+    words += " --compile" * options.compile
+    if options.beside > 1:  # which variants shared the device is part of it
+        words += f" --beside {options.beside} --variants {' '.join(options.variants)}"
+    return words
 
 
 def checked(variant: Variant) -> Variant:
@@ -159,13 +178,13 @@ def train(
     if end.exists():
         return json.loads(end.read_text())
     if report:
-        report(f"{variant.name}: training for {budget(options).replace('-', ' ')}")
+        report(f"{variant.name}: training for {told(budget(options))}, see {folder / 'log.csv'}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         caches = {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": f"{cache}/triton"}
         status = subprocess.run(
             pretraining(variant, options, folder),
             env={**os.environ, **caches},
-            stdout=None if report else subprocess.DEVNULL,
+            stdout=None if report and options.beside == 1 else subprocess.DEVNULL,
         ).returncode
     if status:
         print(f"{variant.name}: training ended with status {status}", file=sys.stderr, flush=True)
@@ -232,6 +251,29 @@ def discard_stale(results: Results, tables: int) -> int:
     return results.discard(is_stale)
 
 
+def measure(
+    variant: Variant,
+    folder: Path,
+    facts: dict[str, object],
+    options: argparse.Namespace,
+    results: Results,
+    report: Report,
+) -> bool:
+    """Score a trained variant and store the means; tell whether that worked."""
+    try:
+        weights, means = score(folder, options)
+    except RuntimeError as error:  # such as too little memory: the others shall be measured
+        print(f"{variant.name}: scoring failed: {error}", file=sys.stderr, flush=True)
+        return False
+    for key in keys(variant, options):
+        count = {"tables": options.tables, "weights": weights}
+        results.add({**key, **count, **means[key["suite"]], **facts})
+    if report:
+        each = " ".join(f"{s} {parts['pairwise_accuracy']:.4f}" for s, parts in means.items())
+        report(f"{variant.name}: {facts['steps']} steps, {each}")
+    return True
+
+
 def run(options: argparse.Namespace, report: Report) -> None:
     """Train and score what the command line asks for and print the means."""
     keep = options.keep or Path("build/quick/ablation" if options.quick else "build/ablation")
@@ -241,29 +283,23 @@ def run(options: argparse.Namespace, report: Report) -> None:
         print(f"dropped {stale} results: the prior draws other tables now", file=sys.stderr)
     chosen = [VARIANTS[name] for name in options.variants]
     todo = [v for v in chosen if options.force or not is_stored(v, options, results)]
+    todo = runnable({v.name: partial(checked, v) for v in todo}, "ablation", options.out.parent)
+    if options.beside < 1 or len(todo) % options.beside:
+        raise SystemExit(
+            f"{len(todo)} variants cannot be trained {options.beside} at a time with even shares: "
+            "choose other --variants or another number for --beside"
+        )
     failed = []
-    for variant in runnable(
-        {v.name: partial(checked, v) for v in todo}, "ablation", options.out.parent
-    ):
-        folder = keep / budget(options) / variant.name
-        facts = train(variant, options, folder, report)
-        if facts is None:
-            failed.append(variant.name)
-            continue
-        if not options.tables:
-            continue
-        try:
-            weights, means = score(folder, options)
-        except RuntimeError as error:  # such as too little memory: the others shall be measured
-            print(f"{variant.name}: scoring failed: {error}", file=sys.stderr, flush=True)
-            failed.append(variant.name)
-            continue
-        for key in keys(variant, options):
-            count = {"tables": options.tables, "weights": weights}
-            results.add({**key, **count, **means[key["suite"]], **facts})
-        if report:
-            each = " ".join(f"{s} {parts['pairwise_accuracy']:.4f}" for s, parts in means.items())
-            report(f"{variant.name}: {facts['steps']} steps, {each}")
+    for start in range(0, len(todo), options.beside):
+        together = todo[start : start + options.beside]
+        folders = [keep / budget(options) / variant.name for variant in together]
+        with ThreadPoolExecutor(options.beside) as threads:
+            trained = threads.map(lambda v, f: train(v, options, f, report), together, folders)
+        for variant, folder, facts in zip(together, folders, trained, strict=True):
+            if facts is None or (
+                options.tables and not measure(variant, folder, facts, options, results, report)
+            ):
+                failed.append(variant.name)
     if results.rows():
         results.sort()
     if options.tables:
@@ -292,5 +328,5 @@ def lines(rows: Sequence[Row], trained: str) -> list[str]:
     ):
         means = variant_means(here, value)
         table = text_table(means, list(means), list(density.PAPER_SUITES), "{:.4f}")
-        text += [f"{title}, trained for {trained.replace('-', ' ')}", *table]
+        text += [f"{title}, trained for {told(trained)}", *table]
     return text

@@ -46,7 +46,7 @@ def _ablation_tables(rows: list[Row]) -> str:
     steps = {row["variant"]: f"{int(row['steps']):,}" for row in rows}
     header = ["", *(SUITES[suite].title for suite in PAPER_SUITES), "mean"]
     text = prose.ABLATION_BUDGET.format(
-        budget=rows[0]["budget"].replace("-", " "),
+        budget=ablation.told(rows[0]["budget"]),
         machines="; ".join(_different(rows, "machine")),
         tables=tables,
     )
