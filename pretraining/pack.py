@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from tabiced.model import Network
 from tabiced.prior import Prior
 from tabiced.weights import load_network, own_state, read_card, save_network
 
@@ -43,16 +44,17 @@ def main() -> None:
     save_network(network, options.out, **facts, scorer={"mean_of": runs})
     packed = load_network(options.out).scorer
     assert packed is not None
-    drawn = Prior("full").draw(
-        tables=4,
-        context_rows=300,
-        query_rows=200,
-        columns=8,
-        generator=torch.Generator().manual_seed(0),
-    )
-    ours, theirs = (n.energy(n.read(drawn.context), drawn.query) for n in (packed, trained))
-    error = (ours - theirs).square().mean().sqrt() / theirs.std()
-    print(f"{options.out}: scores differ by {100 * float(error):.2f} % of their spread")
+    apart = 100 * difference(packed, trained)
+    print(f"{options.out}: scores differ by {apart:.2f} % of their spread")
+
+
+def difference(one: Network, other: Network) -> float:
+    """Return how far the energies of some drawn tables lie apart, in their standard deviations."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"tables": 4, "context_rows": 300, "query_rows": 200, "columns": 8}
+    drawn = Prior("full").draw(**sizes, generator=generator)
+    ours, theirs = (n.energy(n.read(drawn.context), drawn.query) for n in (one, other))
+    return float((ours - theirs).square().mean().sqrt() / theirs.std())
 
 
 if __name__ == "__main__":
