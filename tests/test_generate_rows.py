@@ -39,6 +39,7 @@ def mixed(rows: int = 60) -> pd.DataFrame:
             "gaps": np.where(draw.random(rows) < 0.3, np.nan, draw.normal(size=rows)),
             "name": [f"row {i}" for i in range(rows)],
             "spelled": [f"{number:.3f}" for number in draw.normal(size=rows)],
+            "spelled day": [f"2021-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(rows)],
         }
     )
 
@@ -62,7 +63,7 @@ def test_decoding_undoes_encoding(kind: str) -> None:
     plan = learn_plan(table)
     matrix = plan.encode(table)
     columns = decode(plan, matrix, matrix, np.random.default_rng(0))
-    made = build(columns, template_of(given_table), [c.kind for c in plan.columns])
+    made = build(columns, template_of(given_table), plan)
     back, old = (
         table.to_pandas() if hasattr(table, "to_pandas") else table for table in (made, given_table)
     )

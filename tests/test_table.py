@@ -275,6 +275,22 @@ def test_numbers_in_text_are_numbers_and_words_among_them_are_missing():
     np.testing.assert_array_equal(encode(asked, spelled), expected)
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S+00:00"])
+def test_dates_in_text_are_dates_and_words_among_them_are_missing(form: str):
+    moments = [dt.datetime(2020, 1, 31) + dt.timedelta(days=3 * i) for i in range(40)]
+    plain = pd.DataFrame({"a": moments})
+    spelled = pd.DataFrame({"a": [moment.strftime(form) for moment in moments]})
+    np.testing.assert_array_equal(encode(spelled, spelled), encode(plain, plain))
+    np.testing.assert_array_equal(encode(spelled, plain), encode(plain, plain))
+    np.testing.assert_array_equal(encode(plain, spelled), encode(plain, plain))
+    spelled.loc[17, "a"], plain.loc[17, "a"] = "0000-00-00", pd.NaT
+    with pytest.warns(UserWarning, match=r"missing: Column 'a' \(1, such as '0000-00-00'\)\."):
+        found = encode(spelled, spelled)
+    np.testing.assert_array_equal(found, encode(plain, plain))
+    with pytest.raises(ValueError, match=r"'a' holds datetimes .* but text here .row 1: 'soon'"):
+        encode(pd.DataFrame({"a": ["2020-05-05", "soon"]}), plain)
+
+
 def test_words_in_many_columns_are_one_warning():
     cells = with_word("?")["a"]
     frame = pd.DataFrame({name: cells for name in "abcde"} | {"f": SPELLED})
@@ -299,6 +315,8 @@ def test_a_number_that_a_word_has_joined_reads_as_before():
         [*SPELLED, *SPELLED, "007", "007"],  # codes
         [*SPELLED[:12], *["a", "b", "c"] * 5],  # mostly words
         ["1", "2", "3", "?"] * 5,  # few levels
+        ["2020-01-31", "2020-02-29"] * 9,
+        [f"{1 + i % 28:02}/{1 + i % 12:02}/2020" for i in range(168)],  # day or month first
         [1, 2, 3, "?"] * 5,
     ],
 )

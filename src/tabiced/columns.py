@@ -2,26 +2,31 @@
 
 Numbers and times are centred by the context's median and divided by a robust scale, in float64, so
 that float32 keeps the digits that matter; the scales come back as the Jacobian of the log-density.
-Text becomes 0/1 columns, unless it spells numbers. Missing cells stay NaN: the network has a token
-for them.
+Text becomes 0/1 columns, unless it spells numbers or dates. Missing cells stay NaN: the network has
+a token for them.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tabiced.table import PLURAL, Column, Kind, Table, level_name, listed
+from tabiced.table import PLURAL, Column, Kind, Table, level_name, listed, number_of
 
 MAX_LEVELS = 10  # more levels than this share one column, "other"
 NEW_LEVELS = 0.05  # share of once-seen levels above which a new level is nothing special
 LARGEST = 1e8  # in robust scales; beyond it, values are equally far
 CODE = re.compile(r"0\d")  # how codes of digits may begin, but numbers do not
+DATE = re.compile(
+    r"\d{4}-\d\d-\d\d(?!\d)"
+)  # how dates of ISO 8601 begin; other orders are ambiguous
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Measured:
     doubles overflow, those of the smallest vanish. Two-valued columns, booleans among them, become
     0 and 1 and are counted: they have no Jacobian.
 
-    `spelled`: the context spells the numbers in text, where words count as missing.
+    `spelled`: the context spells them in text, where words count as missing.
     """
 
     centre: float
@@ -76,7 +81,7 @@ class Measured:
     spelled: bool = False
 
     def encode(self, column: Column) -> np.ndarray:
-        values = _spelled_numbers(column) if column.kind == "text" else column.values
+        values = _spelled(column, self.kind) if column.kind == "text" else column.values
         with np.errstate(over="ignore"):
             z = (np.ldexp(values, self.power) - self.centre) / self.scale
         return np.clip(z, -LARGEST, LARGEST).astype(np.float32)[:, None]
@@ -208,18 +213,24 @@ class Plan:
 def learn_plan(table: Table) -> Plan:
     """Decide for every column of the context how it enters the network."""
     plans = tuple(map(_learn, table.columns))
-    pairs = zip(table.columns, plans, strict=True)
-    _warn_of_words([c for c, plan in pairs if isinstance(plan, Measured) and plan.spelled])
+    _warn_of_words(
+        [
+            (column, plan.kind)
+            for column, plan in zip(table.columns, plans, strict=True)
+            if isinstance(plan, Measured) and plan.spelled
+        ]
+    )
     return Plan(plans, tuple(c.label for c in table.columns), table.names)
 
 
 def _learn(column: Column) -> ColumnPlan:
     if column.kind != "text":
         return _learn_numbers(column)
-    if _spells_numbers(column):
-        plan = _learn_numbers(Column(column.label, "number", _spelled_numbers(column)))
-        if isinstance(plan, Measured):
-            return replace(plan, spelled=True)
+    for kind in SPELLED:
+        if _spells(column, kind):
+            plan = _learn_numbers(Column(column.label, kind, _spelled(column, kind)))
+            if isinstance(plan, Measured):
+                return replace(plan, spelled=True)
     return _learn_text(column)
 
 
@@ -269,8 +280,8 @@ def _learn_text(column: Column) -> ColumnPlan:
     return Levels(tuple(kept), tuple(ordered[len(kept) :]), new_is_rare)
 
 
-def _spells_numbers(column: Column) -> bool:
-    """Tell whether most cells of a text column are numbers.
+def _spells(column: Column, kind: Kind) -> bool:
+    """Tell whether most cells of a text column are numbers, or times.
 
     Few different ones are taken for levels, and so are codes: digits that begin with 0.
     """
@@ -278,14 +289,16 @@ def _spells_numbers(column: Column) -> bool:
         return False
     present = column.values[~column.missing]
     different = [column.levels[code] for code in np.unique(present)]
-    if len(different) <= MAX_LEVELS or any(CODE.match(level) for level in different):
+    if len(different) <= MAX_LEVELS:
         return False
-    return bool((~np.isnan(_spelled_numbers(column))).sum() > len(present) / 2)
+    if kind == "number" and any(CODE.match(level) for level in different):
+        return False
+    return bool((~np.isnan(_spelled(column, kind))).sum() > len(present) / 2)
 
 
-def _spelled_numbers(column: Column) -> np.ndarray:
-    """Return the numbers that the cells of a text column spell, NaN for words."""
-    values = np.array([_number(level) for level in column.levels] + [math.nan])
+def _spelled(column: Column, kind: Kind) -> np.ndarray:
+    """Return the numbers or times that the cells of a text column spell, NaN for words."""
+    values = np.array([SPELLED[kind](level) for level in column.levels] + [math.nan])
     return values[column.values]  # missing cells, -1, take the last
 
 
@@ -297,24 +310,36 @@ def _number(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _is_word(column: Column) -> np.ndarray:
-    """Tell which cells of a text column are there and spell no number."""
-    return np.isnan(_spelled_numbers(column)) & ~column.missing
+def _time(text: str) -> float:
+    if not DATE.match(text.strip()):
+        return math.nan
+    try:
+        return number_of(datetime.datetime.fromisoformat(text.strip()))
+    except ValueError:
+        return math.nan
 
 
-def _warn_of_words(spelled: list[Column], most: int = 3) -> None:
-    """Warn once of all words in columns that spell numbers."""
+SPELLED: dict[Kind, Callable[[str], float]] = {"number": _number, "time": _time}
+
+
+def _is_word(column: Column, kind: Kind) -> np.ndarray:
+    """Tell which cells of a text column are there and spell no number, or no time."""
+    return np.isnan(_spelled(column, kind)) & ~column.missing
+
+
+def _warn_of_words(spelled: list[tuple[Column, Kind]], most: int = 3) -> None:
+    """Warn once of all words in columns that spell numbers or times."""
     said = []
-    for column in spelled:
-        words = Counter(column.levels[code] for code in column.values[_is_word(column)])
+    for column, kind in spelled:
+        words = Counter(column.levels[code] for code in column.values[_is_word(column, kind)])
         if words:
             common = min(words, key=lambda word: (-words[word], word))
             said.append(f"{column.label} ({words.total()}, such as {common!r})")
     if said:
         rest = f" and {len(said) - most} more" if len(said) > most else ""
         warnings.warn(
-            "Text is read as numbers where most cells of its column are, and words count as "
-            f"missing: {', '.join(said[:most])}{rest}. Where the numbers are labels, "
+            "Text is read as numbers or dates where most cells of its column are, and words count "
+            f"as missing: {', '.join(said[:most])}{rest}. Where the numbers are labels, "
             "convert the column to a categorical type.",
             UserWarning,
             stacklevel=2,
@@ -344,8 +369,8 @@ def _as_kind(plan: ColumnPlan, column: Column) -> Column:
         codes = np.where(column.missing, -1, codes)
         return Column(column.label, "text", codes, tuple(level_name(v) for v in numbers))
     row = int(np.flatnonzero(~column.missing)[0])
-    if isinstance(plan, Measured) and plan.kind == "number" and column.kind == "text":
-        if plan.spelled or not (words := _is_word(column)).any():
+    if isinstance(plan, Measured) and column.kind == "text":
+        if plan.spelled or not (words := _is_word(column, plan.kind)).any():
             return column
         row = int(np.flatnonzero(words)[0])
     raise ValueError(

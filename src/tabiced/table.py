@@ -249,7 +249,7 @@ def _infer(label: str, cells: list[Any]) -> Column:
         return _text(label, cells)
     values = np.full(len(cells), np.nan)
     for rows in found.values():
-        values[rows] = [_number(cells[row]) for row in rows]
+        values[rows] = [number_of(cells[row]) for row in rows]
     return Column(label, "time" if "time" in found else "number", values)
 
 
@@ -269,7 +269,7 @@ def _kind_of(cell: Any) -> str:
     return "number" if isinstance(cell, known) else "other"
 
 
-def _number(cell: Any) -> float:
+def number_of(cell: Any) -> float:
     """Return a number as it is, times as seconds (naive ones are taken as UTC)."""
     if isinstance(cell, datetime.datetime):
         return (cell if cell.tzinfo else cell.replace(tzinfo=datetime.UTC)).timestamp()

@@ -172,7 +172,7 @@ class ICEDAugmenter(BaseEstimator):
             moved = State(start.numbers + noise, start.levels, start.no_number, start.no_level)
             rows = layout.rows_of(moved)
         columns = decode(self.plan_, rows, self.matrix_, generator)
-        return build(columns, self.template_, [column.kind for column in self.plan_.columns])
+        return build(columns, self.template_, self.plan_)
 
     def _wanted(self, n_per_class: int | Mapping[Any, int]) -> dict[Any, int]:
         classes = self.classes_.tolist()

@@ -5,17 +5,18 @@ A template, a table of the wanted kind that may be empty, tells kind, names and 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tabiced.columns import Filled, Ignored, Levels, Measured, Plan
-from tabiced.generate.layout import step_of
-from tabiced.table import level_name
+from tabiced.columns import ColumnPlan, Filled, Ignored, Levels, Measured, Plan
+from tabiced.generate.layout import DAY, step_of
+from tabiced.table import Kind, level_name
 
 Cells = list[Any]
-"""One column: floats for numbers and seconds, text for levels and spelled numbers, or None."""
+"""One column: floats for numbers and seconds, text for levels and what text spells, or None."""
 
 
 def decode(
@@ -49,7 +50,15 @@ def _measured(column: Measured, z: np.ndarray, step: float) -> Cells:
     if step:
         values = np.round(values / step) * step
     cells = [None if value != value else value for value in values.tolist()]
-    return [None if v is None else level_name(v) for v in cells] if column.spelled else cells
+    if not column.spelled:
+        return cells
+    moments = _moments(cells) if column.kind == "time" else cells
+    name = _date if step == DAY else level_name
+    return [None if moment is None else name(moment) for moment in moments]
+
+
+def _date(moment: datetime.datetime) -> str:
+    return str(moment.date())
 
 
 def _levels(column: Levels, part: np.ndarray, generator: np.random.Generator) -> Cells:
@@ -68,8 +77,14 @@ def _levels(column: Levels, part: np.ndarray, generator: np.random.Generator) ->
     return out
 
 
-def build(columns: list[Cells], template: Any, kinds: list[str]) -> Any:
+def kind_of_cells(column: ColumnPlan) -> Kind:
+    """Return what `decode` gives for a column: numbers or times that text spells are text."""
+    return "text" if isinstance(column, Measured) and column.spelled else column.kind
+
+
+def build(columns: list[Cells], template: Any, plan: Plan) -> Any:
     """Return columns as a table of the template's kind, with its names and types."""
+    kinds: list[str] = [kind_of_cells(column) for column in plan.columns]
     module = type(template).__module__.partition(".")[0]
     if module == "pandas":
         return _pandas(columns, template, kinds)
@@ -86,7 +101,7 @@ def _array(columns: list[Cells], template: Any, kinds: list[str]) -> np.ndarray:
     if code in "OUT":
         out = np.empty((rows, len(columns)), object)
         for j, (cells, kind) in enumerate(zip(columns, kinds, strict=True)):
-            out[:, j] = _objects(cells) if kind == "time" else cells
+            out[:, j] = _moments(cells) if kind == "time" else cells
         return out
     numbers = np.array([[np.nan if v is None else v for v in cells] for cells in columns]).T
     if code in "mM":
@@ -99,11 +114,9 @@ def _array(columns: list[Cells], template: Any, kinds: list[str]) -> np.ndarray:
     return numbers.astype(template.dtype)
 
 
-def _objects(cells: Cells) -> Cells:
-    """Return seconds as datetimes in UTC without a zone, as arrays of objects hold them."""
-    import datetime
-
-    start = datetime.datetime(1970, 1, 1)
+def _moments(cells: Cells, zone: bool = False) -> Cells:
+    """Return seconds as datetimes in UTC; without a zone, as arrays of objects hold them."""
+    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if zone else None)
     return [None if v is None else start + datetime.timedelta(seconds=v) for v in cells]
 
 
@@ -128,7 +141,7 @@ def _pandas(columns: list[Cells], template: Any, kinds: list[str]) -> Any:
             original = _originals(dtype.categories)
             made[j] = pd.Series([original.get(str(v)) for v in cells]).astype(dtype)
         elif kind == "time":
-            made[j] = pd.Series(_objects(cells), dtype=object)
+            made[j] = pd.Series(_moments(cells), dtype=object)
         elif pd.api.types.is_timedelta64_dtype(dtype):
             made[j] = pd.Series(pd.to_timedelta(cells, unit="s")).astype(dtype)
         else:
@@ -141,20 +154,13 @@ def _pandas(columns: list[Cells], template: Any, kinds: list[str]) -> Any:
     return frame
 
 
-def _moments(cells: Cells, zone: bool) -> Cells:
-    import datetime
-
-    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if zone else None)
-    return [None if v is None else start + datetime.timedelta(seconds=v) for v in cells]
-
-
 def _polars(columns: list[Cells], template: Any, kinds: list[str]) -> Any:
     import polars as pl
 
     made = []
     for (name, dtype), cells, kind in zip(template.schema.items(), columns, kinds, strict=True):
         if kind == "time" and dtype != pl.Object:
-            series = pl.Series(name, _moments(cells, zone=False), dtype=pl.Datetime("us"))
+            series = pl.Series(name, _moments(cells), dtype=pl.Datetime("us"))
             zone = getattr(dtype, "time_zone", None)
             if zone:
                 series = series.dt.replace_time_zone("UTC").dt.convert_time_zone(zone)

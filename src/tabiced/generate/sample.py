@@ -13,7 +13,7 @@ from tabiced.contexts import progress
 from tabiced.generate.density import NetworkDensity
 from tabiced.generate.diagnostics import Diagnostics, nearest_distances
 from tabiced.generate.layout import layout_of
-from tabiced.generate.rows import build, decode
+from tabiced.generate.rows import build, decode, kind_of_cells
 from tabiced.generate.sampler import Langevin, Metropolis, Trace, start_rows
 from tabiced.table import template_of
 
@@ -55,9 +55,8 @@ def sample_rows(
             model, reference, n_samples, sampler or Metropolis(), generator, on_step
         )
     columns = decode(plan, rows, context, generator)
-    kinds: list[str] = [column.kind for column in plan.columns]
     template = _template(plan.columns, plan.names) if like is None else template_of(like)
-    return build(columns, template, kinds), diagnostics
+    return build(columns, template, plan), diagnostics
 
 
 def steps_for(n_samples: int, sampler: Sampler | None = None) -> int:
@@ -112,5 +111,5 @@ def _template(columns: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
             "The estimator was fitted to a table with column names, whose kind it no longer knows: "
             "pass like=, a table of that kind (its rows are not used)."
         )
-    numeric = all(column.kind in ("number", "empty") for column in columns)
+    numeric = all(kind_of_cells(column) in ("number", "empty") for column in columns)
     return np.empty((0, len(columns)), float if numeric else object)
