@@ -24,9 +24,7 @@ MAX_LEVELS = 10  # more levels than this share one column, "other"
 NEW_LEVELS = 0.05  # share of once-seen levels above which a new level is nothing special
 LARGEST = 1e8  # in robust scales; beyond it, values are equally far
 CODE = re.compile(r"0\d")  # how codes of digits may begin, but numbers do not
-DATE = re.compile(
-    r"\d{4}-\d\d-\d\d(?!\d)"
-)  # how dates of ISO 8601 begin; other orders are ambiguous
+DATE = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")  # how dates begin whose order is not in doubt
 
 
 @dataclass(frozen=True)
