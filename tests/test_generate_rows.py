@@ -108,6 +108,18 @@ def test_arrays_keep_their_type(dtype: type) -> None:
     assert (new == np.round(new.astype(float))).all()
 
 
+@pytest.mark.parametrize("kind", ["text", "object", "polars"])
+def test_new_dates_stay_among_those_that_there_are(kind: str) -> None:
+    draw_days = np.random.default_rng(0).integers(0, 400, 80)
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(int(day)) for day in draw_days]
+    days[::3] = [datetime.date.max] * len(days[::3])  # "open", as databases write it
+    days[1] = datetime.date.min
+    table: Any = pd.DataFrame({"until": [str(d) if kind == "text" else d for d in days]})
+    table["size"] = np.random.default_rng(1).normal(size=80)
+    new = draw(pl.from_pandas(table) if kind == "polars" else table, 200)
+    assert len(new) == 200 and max(map(str, new["until"])) >= "9999"
+
+
 def test_times_and_objects_in_arrays() -> None:
     moments = np.datetime64("2021-03-01", "s") + np.arange(40).reshape(20, 2) * 3600
     assert draw(moments, 5).dtype == moments.dtype

@@ -15,6 +15,8 @@ from tabiced.columns import ColumnPlan, Filled, Ignored, Levels, Measured, Plan
 from tabiced.generate.layout import DAY, step_of
 from tabiced.table import Kind, level_name
 
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799  # that datetimes can hold
+
 Cells = list[Any]
 """One column: floats for numbers and seconds, text for levels and what text spells, or None."""
 
@@ -117,7 +119,9 @@ def _array(columns: list[Cells], template: Any, kinds: list[str]) -> np.ndarray:
 def _moments(cells: Cells, zone: bool = False) -> Cells:
     """Return seconds as datetimes in UTC; without a zone, as arrays of objects hold them."""
     start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if zone else None)
-    return [None if v is None else start + datetime.timedelta(seconds=v) for v in cells]
+    # 9999-12-31 often stands for "open", and new rows may lie beyond what the reference has.
+    held = (None if v is None else min(max(v, FIRST_SECOND), LAST_SECOND) for v in cells)
+    return [None if v is None else start + datetime.timedelta(seconds=v) for v in held]
 
 
 def _originals(values: Any) -> Mapping[str, Any]:
