@@ -108,16 +108,27 @@ def test_arrays_keep_their_type(dtype: type) -> None:
     assert (new == np.round(new.astype(float))).all()
 
 
-@pytest.mark.parametrize("kind", ["text", "object", "polars"])
-def test_new_dates_stay_among_those_that_there_are(kind: str) -> None:
-    draw_days = np.random.default_rng(0).integers(0, 400, 80)
-    days = [datetime.date(2020, 1, 1) + datetime.timedelta(int(day)) for day in draw_days]
+def text_of(days: list[datetime.date]) -> pd.Series:
+    return pd.Series([str(day) for day in days])
+
+
+def nanoseconds_of(days: list[datetime.date]) -> pd.Series:
+    return pd.Series([min(pd.Timestamp(day), pd.Timestamp.max) for day in days]).astype(
+        "datetime64[ns]"
+    )
+
+
+@pytest.mark.parametrize("made", [text_of, pd.Series, nanoseconds_of])
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_dates_stay_among_those_that_there_are(kind: str, made: Any) -> None:
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(31 * i % 400) for i in range(80)]
     days[::3] = [datetime.date.max] * len(days[::3])  # "open", as databases write it
-    days[1] = datetime.date.min
-    table: Any = pd.DataFrame({"until": [str(d) if kind == "text" else d for d in days]})
-    table["size"] = np.random.default_rng(1).normal(size=80)
-    new = draw(pl.from_pandas(table) if kind == "polars" else table, 200)
-    assert len(new) == 200 and max(map(str, new["until"])) >= "9999"
+    sizes = np.random.default_rng(1).normal(size=80)
+    table = KINDS[kind](pd.DataFrame({"until": made(days), "size": sizes}))
+    new = draw(table, 200)
+    found = [str(day)[:10] for day in pl.DataFrame(new)["until"].to_list()]
+    last = pd.Timestamp.max if made is nanoseconds_of else datetime.date.max
+    assert len(found) == 200 and max(found) == str(last)[:10]
 
 
 def test_times_and_objects_in_arrays() -> None:

@@ -291,6 +291,26 @@ def test_dates_in_text_are_dates_and_words_among_them_are_missing(form: str):
         encode(pd.DataFrame({"a": ["2020-05-05", "soon"]}), plain)
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [2**60 + 1, None, -(2**62)],  # identifiers are often as large
+        [dt.date.max, None, dt.date.min],  # 9999-12-31 is how databases write "open"
+        [dt.datetime.max, None, dt.datetime.min],
+        [dt.timedelta(days=200_000), None, dt.timedelta(0)],
+    ],
+)
+def test_whole_numbers_beyond_the_digits_of_doubles_are_rounded(cells: list[object]):
+    tables = (
+        pa.table({"a": cells}),
+        pl.DataFrame({"a": cells}),
+        pd.DataFrame({"a": cells}, dtype=object),
+    )
+    arrow, polars, objects = (read_table(table).columns[0].values for table in tables)
+    np.testing.assert_allclose(arrow, polars, rtol=1e-15)
+    np.testing.assert_allclose(arrow, objects, rtol=1e-15)
+
+
 def test_words_in_many_columns_are_one_warning():
     cells = with_word("?")["a"]
     frame = pd.DataFrame({name: cells for name in "abcde"} | {"f": SPELLED})

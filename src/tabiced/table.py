@@ -191,15 +191,14 @@ def _read_series(label: str, series: Any) -> Column:
 
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
-        return Column(label, "number", _floats(series.cast(nw.Float64)))
+        return Column(label, "number", _floats(series))
     if kind == nw.Date:
         series = series.cast(nw.Datetime("us"))
         kind = series.dtype
     if kind == nw.Datetime:
-        return Column(label, "time", _floats(series.dt.timestamp("us").cast(nw.Float64)) / 1e6)
+        return Column(label, "time", _floats(series.dt.timestamp("us")) / 1e6)
     if kind == nw.Duration:
-        micro = series.dt.total_microseconds().cast(nw.Float64)
-        return Column(label, "number", _floats(micro) / 1e6)
+        return Column(label, "number", _floats(series.dt.total_microseconds()) / 1e6)
     if kind in (nw.Categorical, nw.Enum):
         return _text(label, series.to_list(), declared=True)
     if kind == nw.String:
@@ -215,10 +214,12 @@ def _read_series(label: str, series: Any) -> Column:
 
 
 def _floats(series: Any) -> np.ndarray:
+    """Round to doubles as numpy does: pyarrow would refuse whole numbers beyond 2^53."""
     values = series.to_numpy()
-    if values.dtype != np.float64:  # missing markers of nullable types
-        values = np.array([np.nan if _is_missing(v) else v for v in series.to_list()], np.float64)
-    return values
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64, copy=False)
+    # missing markers of nullable types
+    return np.array([np.nan if _is_missing(v) else v for v in series.to_list()], np.float64)
 
 
 def _infer(label: str, cells: list[Any]) -> Column:

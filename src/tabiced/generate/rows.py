@@ -15,7 +15,8 @@ from tabiced.columns import ColumnPlan, Filled, Ignored, Levels, Measured, Plan
 from tabiced.generate.layout import DAY, step_of
 from tabiced.table import Kind, level_name
 
-FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799  # that datetimes can hold
+# What 64 bits of nanoseconds can hold, and then what Python's datetimes can, in seconds since 1970.
+SPANS = (-9_223_372_036, 9_223_372_036), (-62_135_596_800, 253_402_300_799)
 
 Cells = list[Any]
 """One column: floats for numbers and seconds, text for levels and what text spells, or None."""
@@ -36,7 +37,7 @@ def decode(
         if isinstance(column, Measured):
             known = context[:, block[0]].astype(np.float64)
             step = step_of(column, known[~np.isnan(known)])
-            columns.append(_measured(column, part[:, 0], step))
+            columns.append(_measured(column, part[:, 0], step, known))
         elif isinstance(column, Levels):
             columns.append(_levels(column, part, generator))
         elif isinstance(column, Filled):
@@ -47,16 +48,28 @@ def decode(
     return columns
 
 
-def _measured(column: Measured, z: np.ndarray, step: float) -> Cells:
-    values = np.ldexp(z * column.scale + column.centre, -column.power)
+def _measured(column: Measured, z: np.ndarray, step: float, known: np.ndarray) -> Cells:
+    values, seen = (np.ldexp(x * column.scale + column.centre, -column.power) for x in (z, known))
     if step:
         values = np.round(values / step) * step
+    if column.kind == "time":
+        values = _within_span(values, step or 1.0, seen[~np.isnan(seen)])
     cells = [None if value != value else value for value in values.tolist()]
     if not column.spelled:
         return cells
     moments = _moments(cells) if column.kind == "time" else cells
     name = _date if step == DAY else level_name
     return [None if moment is None else name(moment) for moment in moments]
+
+
+def _within_span(seconds: np.ndarray, step: float, seen: np.ndarray) -> np.ndarray:
+    """Keep new times where the type of those that were seen surely reaches.
+
+    The last day of a type often stands for "open", and new rows may lie beyond what was seen.
+    """
+    first, last = seen.min() + DAY, seen.max() - DAY  # float32 has rounded them
+    low, high = next((s for s in SPANS if s[0] <= first and last <= s[1]), SPANS[-1])
+    return np.clip(seconds, np.ceil(low / step) * step, np.floor(high / step) * step)
 
 
 def _date(moment: datetime.datetime) -> str:
@@ -119,9 +132,7 @@ def _array(columns: list[Cells], template: Any, kinds: list[str]) -> np.ndarray:
 def _moments(cells: Cells, zone: bool = False) -> Cells:
     """Return seconds as datetimes in UTC; without a zone, as arrays of objects hold them."""
     start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if zone else None)
-    # 9999-12-31 often stands for "open", and new rows may lie beyond what the reference has.
-    held = (None if v is None else min(max(v, FIRST_SECOND), LAST_SECOND) for v in cells)
-    return [None if v is None else start + datetime.timedelta(seconds=v) for v in held]
+    return [None if v is None else start + datetime.timedelta(seconds=v) for v in cells]
 
 
 def _originals(values: Any) -> Mapping[str, Any]:
