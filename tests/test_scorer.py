@@ -184,6 +184,14 @@ def test_packing_puts_a_trained_network_beside_the_shipped_one(tmp_path, monkeyp
     assert error.max() < 0.02 * trained.energy_head[0].weight.abs().max()
     start = trainer(tmp_path / "on", "--init", card, "--real", "", "--steps", 1).network
     assert torch.equal(start.energy_head[0].weight, shipped.energy_head[0].weight)
+    again = tmp_path / "again.json"  # of packed ones, beside what they are a change of
+    command = ["pack", "--scorer", card, "--base", card, "--out", again]
+    monkeypatch.setattr("sys.argv", list(map(str, command)))
+    pack.main()
+    assert read_card(again)["scorer"]["mean_of"] == [facts, facts]
+    last = load_network(again).scorer.energy_head[0].weight
+    error = (last - found.scorer.energy_head[0].weight).abs()
+    assert error.max() < 0.02 * trained.energy_head[0].weight.abs().max()
 
 
 def test_training_on_real_tables_goes_on_from_the_scorer(network, collection, tmp_path):
