@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tabiced.estimator
+import tabiced.reference
 from tabiced import ICED
 from tabiced.calibration import false_discoveries, p_values, threshold
 from tabiced.contexts import make_views
@@ -434,6 +435,23 @@ def test_large_references_are_sampled():
     model = fitted(X, max_context_rows=64)
     assert len(model.reference_.matrix) == 64
     assert model.fit_predict(X).shape == (500,)
+
+
+def test_log_densities_of_large_references_are_by_fewer_rows(monkeypatch):
+    """More than the network has learned them from take long and tell it nothing."""
+    X, Q = gaussian(150), gaussian(20, seed=1)
+    queries = np.concatenate([Q, X[:20]])  # reference rows are judged from outside
+    whole, scores = fitted(X).log_density(queries), fitted(X).score_samples(queries)
+    monkeypatch.setattr(tabiced.reference, "DENSE_ROWS", 60)
+    model = fitted(X)
+    np.testing.assert_array_equal(model.score_samples(queries), scores)
+    found = model.log_density(queries)
+    assert (found != whole).all()
+    reference = model.reference_.matrix[:60]
+    encoded = model.plan_.encode(read_table(Q))
+    small = tabiced.reference.Reference(reference, model.reference_.reader)
+    expected = small.log_density(encoded) - model.plan_.log_volume
+    np.testing.assert_allclose(found[:20], expected, atol=1e-4)
 
 
 # Ecosystem

@@ -52,7 +52,7 @@ ReferenceOption = Annotated[
         help="Judge by these rows instead of by the other rows of TABLE.",
     ),
 ]
-CONTEXT_ROWS = 5000
+CONTEXT_ROWS = 8000
 ContextOption = Annotated[
     int,
     typer.Option(

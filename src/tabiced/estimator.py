@@ -45,8 +45,9 @@ class ICED(OutlierMixin, BaseEstimator):
     ----------
     false_alarm_rate : float, default=0.05
         Share of rows like the reference that `predict` may call outliers.
-    max_context_rows : int, default=5000
-        Reference rows the network reads; of more, a random sample.
+    max_context_rows : int, default=8000
+        Reference rows the network reads; of more, a random sample. Log-densities and samples are by
+        5,000 of them at most.
     n_views : int, default=1
         Energies are averaged over this many ways of telling the columns apart.
     tail_weight : float or None, default=None
@@ -94,7 +95,7 @@ class ICED(OutlierMixin, BaseEstimator):
         self,
         *,
         false_alarm_rate: float = 0.05,
-        max_context_rows: int = 5000,
+        max_context_rows: int = 8000,
         n_views: int = 1,
         tail_weight: float | None = None,
         device: str = "auto",

@@ -56,7 +56,7 @@ class ICED(BaseDetector):
         self,
         contamination: Any = 0.1,
         *,
-        max_context_rows: int = 5000,
+        max_context_rows: int = 8000,
         n_views: int = 1,
         tail_weight: float | None = None,
         device: str = "auto",

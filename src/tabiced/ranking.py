@@ -66,7 +66,7 @@ class Ranking:
         *,
         ignore: Collection[str] = (),
         weights: Path | None = None,
-        context_rows: int = 5000,
+        context_rows: int = 8000,
         report: Callable[[int], object] = lambda rows: None,
     ):
         """Read the reference, then score the table batch by batch; `report` how many are done."""

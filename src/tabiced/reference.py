@@ -35,6 +35,7 @@ from tabiced.tails import Tails
 
 SMALL = 200  # distinct rows up to which there are FOLDS_SMALL folds
 FOLDS_SMALL, FOLDS = 10, 5
+DENSE_ROWS = 5000  # that log-densities are by: the most that the network has learned them from
 ENERGY, BRANCH = map(JUDGEMENTS.index, ("energy", "branch"))
 HIDDEN_CELLS = 2**22  # cells of rows with hidden blocks held at once
 
@@ -92,7 +93,7 @@ class Reference:
         self._forget()
 
     def _forget(self) -> None:
-        self.whole = Reading(self.reader, self.matrix)
+        self.whole = Reading(self.reader, self.matrix[:DENSE_ROWS])
         self.readings: dict[tuple[int, bool, bool], Reading] = {}
         self.known_judges: dict[bool, Judges] = {}
         self.copies = Copies(self.matrix[self.first])
@@ -113,7 +114,7 @@ class Reference:
         """Return the context that lacks the rows of a fold; fold -1 lacks none.
 
         `own` rows of the reference are searched for outliers. `dense`: it is for log-densities, and
-        the network sees all of it.
+        the network sees all of it, up to `DENSE_ROWS`.
         """
         hides = self.hides_copies(own) and not dense
         dense = dense or (self._scores_densely and not hides)
@@ -125,14 +126,16 @@ class Reference:
             stays = self.fold[self.group] != fold
             stays = stays & first if hides else stays | ~first  # of equal rows one leaves
             shown = None if dense else self.scoring.rows or None
-            self.readings[place] = Reading(self.reader, self.matrix[stays], shown, not dense)
+            rows = self.matrix[stays][: DENSE_ROWS if dense else None]
+            self.readings[place] = Reading(self.reader, rows, shown, not dense)
         return self.readings[place]
 
     @property
     def _scores_densely(self) -> bool:
         """Tell whether the network reads for scores just as for log-densities."""
         sees_all = not 0 < self.scoring.rows < len(self.matrix)
-        return sees_all and self.reader.scoring_network is self.reader.network
+        few = len(self.matrix) <= DENSE_ROWS
+        return few and sees_all and self.reader.scoring_network is self.reader.network
 
     def hides_copies(self, own: bool) -> bool:
         """Tell whether rows are judged by each distinct row once."""
