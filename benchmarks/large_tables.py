@@ -7,7 +7,8 @@ FOLDER holds ADBench tables (14_glass.npz ...); those that are large enough take
 their scores. `rows`: one sample of the reference rows against several shards whose energies are
 averaged. `columns`: random parts of the columns against projections. Every way is a mean of
 energies over some (context, queries) pairs. Prints AUROC and processor time per table, then means
-and their differences from the estimator's default, with standard errors over tables.
+and their differences, from one sample of 5,000 rows or from the estimator's own parts of the
+columns, with standard errors over tables.
 
 Queries are judged by the whole context, also those that equal a reference row: to judge these from
 outside would multiply the time of all ways alike. One thread; about half an hour for `rows` and for
