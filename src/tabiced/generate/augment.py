@@ -84,7 +84,7 @@ class ICEDAugmenter(BaseEstimator):
         min_rows: int = 10,
         noise: float = 0.4,
         sampler: Sampler | None = None,
-        max_context_rows: int = 5000,
+        max_context_rows: int = 8000,
         device: str = "auto",
         weights: Network | str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
