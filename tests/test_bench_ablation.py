@@ -243,11 +243,11 @@ def test_variants_trained_side_by_side_are_trained_at_the_same_time(trained, mon
     assert [set(trained[:2]), set(trained[2:])] == [set(names[:2]), set(names[2:])]
     assert variants() == set(names)
     for row in stored():
-        folder = Path("kept/24-minutes-2-beside", row["variant"])
-        assert row["budget"] == "24-minutes-2-beside"
+        folder = Path("kept/12-minutes-shared", row["variant"])
+        assert row["budget"] == "12-minutes-shared"
         assert row["weights"] == bare_network(None, folder / "network.json").weights
     text = page_text(Path(), "shipped")
-    assert "### Trained for 24 minutes, 2 at a time" in text
+    assert "### Trained for 12 minutes of a shared device" in text
     words = "tabiced bench ablation --minutes 24 --device cpu --beside 2 --variants "
     assert words + " ".join(names) in text
 

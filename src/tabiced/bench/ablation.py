@@ -2,15 +2,15 @@
 
     python -m tabiced.bench ablation --device cuda --compile --minutes 6
     python -m tabiced.bench ablation --device cuda --variants everything without-flows --keep FOLDER
-    python -m tabiced.bench ablation --device cuda --compile --minutes 24 --beside 6 \\
-        --variants everything without-categorical tabicl-encoder without-contamination \\
-        without-structural without-repeats
+    python -m tabiced.bench ablation --device cuda --compile --minutes 22 --beside 4 \\
+        --variants everything without-categorical without-structural without-repeats
 
 Every variant is trained from scratch by `tabiced.pretrain` and then ranks the queries of the five
 density suites of the paper, as the bare network. Weights stay in the folder `--keep`: training that
 was interrupted goes on there, and what is trained is not trained again. `--tables 0` trains only.
-With `--beside`, several variants are trained at a time and share the device evenly: what they have
-in common, such as compiling, then costs its time once. Compare only what was trained together.
+With `--beside`, several variants are trained at a time and share the device evenly: 22 minutes for
+four are 5.5 minutes of the device for each. Together they use it better than one alone, so compare
+only what was trained beside others; each takes up to 30 GiB of the device's memory.
 """
 
 import argparse
@@ -120,17 +120,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def budget(options: argparse.Namespace) -> str:
-    """Return how long the variants are trained, as results and folders are called."""
+    """Return how long each variant has the device, as results and folders are called."""
     if options.steps:
         return f"{options.steps}-steps"
-    together = f"-{options.beside}-beside" if options.beside > 1 else ""
-    return f"{options.minutes:g}-minutes{together}"
+    if options.beside > 1:
+        return f"{options.minutes / options.beside:g}-minutes-shared"
+    return f"{options.minutes:g}-minutes"
 
 
 def told(name: str) -> str:
-    """Return a budget in words, such as "6 minutes" or "24 minutes, 6 at a time"."""
-    number, unit, *rest = name.split("-")
-    return f"{number} {unit}" + (f", {rest[0]} at a time" if rest else "")
+    """Return a budget in words, such as "6 minutes" or "5.5 minutes of a shared device"."""
+    number, unit, *shared = name.split("-")
+    return f"{number} {unit}" + (" of a shared device" if shared else "")
 
 
 def said(options: argparse.Namespace) -> str:
