@@ -88,7 +88,7 @@ LEFT_OUT = re.compile(  # of the further sources
 )
 LEAST_ROWS, MOST_ROWS, LEAST_COLUMNS, MOST_COLUMNS = 170, 30_000, 4, 64
 LEAST_NORMAL, LEAST_ANOMALIES, LEAST_DISTINCT = 140, 20, 100
-KEPT_ROWS = 1300  # of a table
+KEPT_ROWS, JUDGED_ROWS = 3000, 1300  # of a table; by the latter its tasks are chosen
 TASKS, TRIALS = 16, 32  # of a table
 SEPARABLE, TRIVIAL = 0.7, 0.995  # AUROC
 
@@ -302,14 +302,15 @@ def tasks(name: str, table: Table) -> tuple[np.ndarray, list[Rule]]:
     if cells.shape[1] > MOST_COLUMNS:
         cells = cells[:, draw.choice(cells.shape[1], MOST_COLUMNS, replace=False)]
     cells = cells[draw.permutation(len(cells))[:KEPT_ROWS]]
+    judged = cells[:JUDGED_ROWS]
     trials = [
         rule
         for column in draw.permutation(cells.shape[1]).tolist()
-        for rule in rules(column, cells[:, column])
+        for rule in rules(column, judged[:, column])
     ]
     found: list[Rule] = []
     for rule in trials[:TRIALS]:
-        normal, anomalies = rule.split(cells)
+        normal, anomalies = rule.split(judged)
         if len(normal) < LEAST_NORMAL or len(anomalies) < LEAST_ANOMALIES:
             continue
         enough = len(np.unique(normal, axis=0)) >= LEAST_DISTINCT

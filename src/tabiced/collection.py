@@ -19,7 +19,7 @@ import numpy as np
 from tabiced.atomic import whole_file
 from tabiced.tails import Tails
 
-KEPT_NORMAL, KEPT_ANOMALIES = 1000, 300  # rows of a task that are read of its table
+KEPT_NORMAL, KEPT_ANOMALIES = 2400, 600  # rows of a task that are read of its table
 OUTLYING = 0.55  # AUROC by tails of columns alone that tables should have
 HELD_OUT = 5  # one source in so many is kept for measuring
 

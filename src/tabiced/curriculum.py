@@ -37,7 +37,7 @@ class Stage:
 
 
 TAIL_COLUMNS, TAIL_ROWS = 128, 5000
-LABELLED = Stage((3, 100), (100, 960), 128)  # of labelled tables; many are shorter
+LABELLED = Stage((3, 100), (100, 2000), 128)  # of labelled tables; many are shorter
 LEAST_TABLES = 20  # real tables that a shape must fit
 SMALL_CELLS = 5000  # cells of a small context
 
