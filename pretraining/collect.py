@@ -34,6 +34,7 @@ import bz2
 import contextlib
 import gzip
 import io
+import json
 import lzma
 import re
 import warnings
@@ -74,6 +75,8 @@ TABLE_FILE = re.compile(
     r"\.(csv|tab|tsv|gdt|dta|arff|dat|data|data\.txt|dat\.txt|xlsx|parquet|feather)"
     r"(\.gz|\.bz2|\.xz)?$"
 )
+R_FILE = re.compile(r"\.(rda|rdata)$", re.IGNORECASE)
+FURTHER_FILE = re.compile(rf"{TABLE_FILE.pattern}|\.json$|{R_FILE.pattern}", re.IGNORECASE)
 ORANGE_KINDS = {"c", "d", "continuous", "discrete"}
 NO_TABLE = re.compile(r"tests/|/src/|/geo|benchmark|holiday|synthetic|_gt\.", re.IGNORECASE)
 LEFT_OUT = re.compile(  # of the further sources
@@ -139,10 +142,13 @@ def common_tables() -> Iterator[tuple[str, pd.DataFrame]]:
 def folder_tables(folder: Path) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the tables in a folder of files of packages, SOURCE/PACKAGE/FILE."""
     for path in sorted(folder.glob("*/*/*")):
-        if TABLE_FILE.search(path.name):
-            source, package, file = path.parts[-3:]
-            name = f"{source}-{package.replace('-', '_')}-{file.split('.')[0]}"
-            yield name, read_file(path)
+        source, package, file = path.parts[-3:]
+        name = f"{source}-{package.replace('-', '_')}"
+        if R_FILE.search(file):
+            for item, frame in r_frames(path):
+                yield f"{name}-{item}", frame
+        elif FURTHER_FILE.search(file):
+            yield f"{name}-{file.split('.')[0]}", read_file(path)
 
 
 def package_tables() -> Iterator[tuple[str, pd.DataFrame]]:
@@ -156,7 +162,7 @@ def package_tables() -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def read_file(path: Path) -> pd.DataFrame:
-    """Read a table, as text with any separator, with a head or without."""
+    """Read a table, such as text with any separator, with a head or without."""
     if path.suffix == ".dta":
         return pd.read_stata(path, convert_categoricals=False)
     if path.suffix == ".xlsx":
@@ -167,6 +173,8 @@ def read_file(path: Path) -> pd.DataFrame:
         return pd.read_parquet(path)
     if path.suffix == ".feather":
         return pd.read_feather(path)
+    if path.suffix == ".json":
+        return pd.DataFrame(json.loads(path.read_text()))  # a list of records
     how = {"na_values": "?", "skipinitialspace": True, "low_memory": False}
     how |= {"encoding_errors": "replace", "on_bad_lines": "skip"}
     if path.suffix in (".arff", ".dat"):  # some have a head of another kind
@@ -195,26 +203,32 @@ def read_gretl(path: Path) -> pd.DataFrame:
 
 
 def r_tables(library: Path) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the tables in a library of R, whether R loads them on demand or not."""
+    """Yield the tables in a library of R."""
+    for path in sorted(library.glob("*/data/*")):
+        for name, frame in r_frames(path):
+            yield f"r-{path.parts[-3]}-{name}", frame
+
+
+def r_frames(path: Path) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the tables in a file of R's data, whether R loads them on demand or not."""
     import rdata
 
-    for path in sorted(library.glob("*/data/*")):
-        named: dict[str, object] = {}
-        with contextlib.suppress(Exception), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if path.suffix == ".rdx":
-                for name, stored in r_objects(path):
-                    with contextlib.suppress(Exception):  # of what is no table
-                        named[name] = rdata.conversion.convert(rdata.parser.parse_data(stored))
-            elif path.suffix.lower() in (".rda", ".rdata"):
-                named = rdata.conversion.convert(rdata.parser.parse_file(path))
-            elif TABLE_FILE.search(path.name):
-                named = {path.name.split(".")[0]: read_file(path)}
-        for name, found in named.items():
-            if not isinstance(found, pd.DataFrame) and getattr(found, "ndim", 0) == 2:
-                found = pd.DataFrame(np.asarray(found))
-            if isinstance(found, pd.DataFrame):
-                yield f"r-{path.parts[-3]}-{name}", found.set_axis(map(str, found.columns), axis=1)
+    named: dict[str, object] = {}
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if path.suffix == ".rdx":
+            for name, stored in r_objects(path):
+                with contextlib.suppress(Exception):  # of what is no table
+                    named[name] = rdata.conversion.convert(rdata.parser.parse_data(stored))
+        elif R_FILE.search(path.name):
+            named = rdata.conversion.convert(rdata.parser.parse_file(path))
+        elif TABLE_FILE.search(path.name):
+            named = {path.name.split(".")[0]: read_file(path)}
+    for name, found in named.items():
+        if not isinstance(found, pd.DataFrame) and getattr(found, "ndim", 0) == 2:
+            found = pd.DataFrame(np.asarray(found))
+        if isinstance(found, pd.DataFrame):
+            yield name, found.set_axis(map(str, found.columns), axis=1)
 
 
 def r_objects(index: Path) -> Iterator[tuple[str, bytes]]:

