@@ -3,9 +3,9 @@
 #
 #     pretraining/collect.sh FOLDER [TABLES_TO_AVOID ...]
 #
-# writes FOLDER/real_tables.npz.xz in some 20 minutes on two cores. To be avoided are folders of ADBench's
+# writes FOLDER/real_tables.npz.xz in under an hour on two cores. To be avoided are folders of ADBench's
 # tables and packs of the format of `tabiced bench macrodata`. Needs Python 3.11, Debian's `apt-get`, and
-# npm for two of the tables. What FOLDER has already is not fetched again.
+# npm for some of the tables. What FOLDER has already is not fetched again.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
